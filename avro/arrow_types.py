@@ -1,4 +1,7 @@
-"""The Arrow type of each Avro type and logical type. It is a separate module so that planning does not import Arrow."""
+"""The Arrow type of each Avro type and logical type.
+
+This is a separate module so that planning does not import Arrow.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Convert between Arrow buffers and NumPy arrays without a copy, and build byte arrays from spans of a buffer.
+"""Conversions between Arrow buffers and NumPy arrays without a copy, and byte arrays from spans of a buffer.
 
-A span is a pair of positions in one buffer. Ascending spans become an Arrow array by one gather. It takes every second
+A span is a pair of positions in one buffer. Ascending spans become an Arrow array by one gather: it takes every second
 element of an array over the same buffer whose elements are alternately a span and a gap. This is several times faster
 than moving the bytes in NumPy.
 """
@@ -21,7 +21,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def words_of(data: Bytes) -> Words:
-    """Return a view of `data`: at each position, the 8 bytes from there on as a little-endian word.
+    """Return a view of `data` that has, at each position, the 8 bytes starting there as a little-endian word.
 
     The last 7 positions have no word.
     """
@@ -48,14 +48,17 @@ def values_of(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def validity(array: pa.Array) -> Bools:
-    """Return where the array is not null."""
+    """Return a mask of the elements that are not null."""
     if not array.null_count:
         return np.ones(len(array), np.bool_)
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def offsets_of(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Return the offsets of a binary, string, list or map array into its whole value buffer: one more than its rows."""
+    """Return the offsets of a binary, string, list or map array into its whole value buffer.
+
+    There is one more offset than there are rows.
+    """
     buffer = array.buffers()[1]
     if buffer is None or not buffer.size:
         return np.zeros(1, np.int32)
@@ -69,14 +72,14 @@ def data_of(array: pa.BinaryArray) -> Bytes:
 
 
 def binary_from(offsets: npt.NDArray[Any], data: Any) -> pa.BinaryArray:
-    """Return the array of bytes with these offsets into `data`; each row ends where the next one begins."""
+    """Return a binary array with these offsets into `data`; each row ends where the next one begins."""
     return pa.Array.from_buffers(
         pa.binary(), len(offsets) - 1, [None, pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), pa.py_buffer(data)]
     )
 
 
 def spans(data: Any, starts: Ints, ends: Ints) -> pa.BinaryArray:
-    """Return the bytes of `data` from each start to its end. The spans must ascend and must not overlap."""
+    """Return a binary array of the bytes from each start to its end. The spans must ascend and must not overlap."""
     rows = len(starts)
     if not rows:
         return binary_from(np.zeros(1, np.int32), b"")
@@ -87,7 +90,10 @@ def spans(data: Any, starts: Ints, ends: Ints) -> pa.BinaryArray:
 
 
 def expand(array: pa.BinaryArray, rows: Bools) -> pa.BinaryArray:
-    """Place the elements of `array`, in order, at the rows that are set, and empty bytes elsewhere; copy no byte."""
+    """Place the elements of `array`, in order, at the rows set in `rows`, and empty bytes elsewhere.
+
+    No bytes are copied.
+    """
     offsets = offsets_of(array)
     counts = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(rows, out=counts[1:])
@@ -95,14 +101,14 @@ def expand(array: pa.BinaryArray, rows: Bools) -> pa.BinaryArray:
 
 
 def spread(array: pa.Array, rows: Bools) -> pa.Array:
-    """Place the elements of `array`, in order, at the rows that are set, and null elsewhere."""
+    """Place the elements of `array`, in order, at the rows set in `rows`, and null elsewhere."""
     if not len(array):
         return pa.nulls(len(rows), array.type)
     return array.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
 def as_binary(array: pa.Array) -> pa.BinaryArray:
-    """Return any array of bytes or strings as 32-bit binary; fixed-size and string values are preserved."""
+    """Return an array of bytes or strings of any type as binary with 32-bit offsets; the bytes stay the same."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if array.type == pa.binary():

@@ -1,4 +1,4 @@
-"""Codec between packed rows and Arrow columns.
+"""A codec between packed rows and Arrow columns.
 
 A packed row, or payload, is the Avro encoding of its record and nothing else. `read` finds the position of every field
 in every row in one walk. Single columns are then decoded into Arrow arrays on request, and new rows are assembled from
@@ -33,16 +33,16 @@ __all__ = ["Decoded", "concat_rows", "encode", "null_row", "read"]
 
 
 def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
-    """Find every field of every row. Never raises on bad data: `Decoded.bad` has such rows, each with a reason."""
+    """Find every field of every row. Bad rows raise no error: `Decoded` marks them and gives the reason for each."""
     return Decoded(record, PaddedBytes(payloads))
 
 
 _Flaw = tuple[int, Fault, Type | None]
-"""The index of a field, the fault of its value, and the type that the value was to be converted to."""
+"""The index of a field, the fault of its value, and the type to which the value was to be converted."""
 
 
 def table(record: Record, payloads: pa.BinaryArray) -> pa.Table:
-    """Decode the rows into a table with a column for each field."""
+    """Decode the rows into a table with one column per field."""
     decoded = read(record, payloads)
     return pa.table([decoded.column(each) for each in record.names], schema=record.arrow)
 
@@ -50,9 +50,10 @@ def table(record: Record, payloads: pa.BinaryArray) -> pa.Table:
 def encode(
     record: Record, columns: Mapping[str, pa.Array] | pa.RecordBatch | pa.Table, rows: int | None = None
 ) -> pa.BinaryArray:
-    """Encode columns, found by name, as rows of a record; columns that the record does not have are ignored.
+    """Encode columns as rows of a record. Columns are found by name; those that the record does not have are ignored.
 
-    `rows` is needed only for a record without columns. Raises EncodeError for a value that does not fit.
+    `rows` is the number of rows, needed only for a record without columns. Raises EncodeError for a value that does not
+    fit.
     """
     if rows is None:
         rows = len(columns[record.fields[0].name]) if record.fields else getattr(columns, "num_rows", 0)
@@ -72,7 +73,7 @@ def null_row(record: Record) -> bytes:
 
 
 def concat_rows(left: pa.BinaryArray, right: pa.BinaryArray) -> pa.BinaryArray:
-    """Concatenate each row of `left` with the row of `right` at the same index: rows of `Record.concat`."""
+    """Concatenate each row of `left` with the row of `right` at the same index, into rows of `Record.concat`."""
     return pc.binary_join_element_wise(left, right, b"")
 
 
@@ -84,11 +85,11 @@ class _Written(NamedTuple):
 
 
 class Decoded:
-    """The fields of a number of rows of one record.
+    """Rows of one record whose fields have been located; columns are decoded on request.
 
     `bad` marks the rows that cannot be read. After `read`, these are the rows whose structure is broken. Decoding a
-    column can add the rows in which its value is invalid (see `decode`). Rows that have passed `resolve.resolve` are
-    valid throughout, so `bad` stays empty for them.
+    column can add rows in which the column's value is invalid (see `decode`). Rows that have passed `resolve.resolve`
+    are entirely valid, so `bad` stays empty for them.
     """
 
     def __init__(self, record: Record, source: PaddedBytes) -> None:
@@ -115,7 +116,7 @@ class Decoded:
 
     @property
     def bad(self) -> Bools:
-        """The rows that are known so far to be unreadable."""
+        """The rows that are known to be unreadable so far."""
         bad: Bools = self._fault != 0
         return bad
 
@@ -124,7 +125,7 @@ class Decoded:
         return Fault(int(self._fault[row]))
 
     def reason(self, row: int) -> str:
-        """Describe what is wrong with a bad row, for messages: every invalid field is listed."""
+        """Describe what is wrong with a bad row, for messages. Every invalid field is listed."""
         fault = self.fault(row)
         if row in self._flaws:
             return "; ".join(dict.fromkeys(self._told(row, *flaw) for flaw in self._flaws[row]))
@@ -143,7 +144,10 @@ class Decoded:
         return f"{told}{what}: {misfit(own.type, target or own.type)}"
 
     def column(self, name: str) -> pa.Array:
-        """Decode a column into an Arrow array of its type, null in bad rows. Raises SchemaError for an unknown name."""
+        """Decode a column into an Arrow array of its type; values in bad rows are null.
+
+        Raises SchemaError for an unknown name.
+        """
         if name not in self._columns:
             i = self.record.index(name)
             rows = self._good
@@ -159,7 +163,7 @@ class Decoded:
         return self._columns[name]
 
     def packed(self, name: str) -> pa.BinaryArray:
-        """Return the bytes of a field in every row, without its null branch; null where it is NULL and in bad rows."""
+        """Return a field's bytes in every row, without its null branch; null in bad rows and for NULL."""
         i = self.record.index(name)
         starts, there = self._starts[i], ~self.bad
         own = self.record.fields[i].type
@@ -171,7 +175,7 @@ class Decoded:
         return spread(spans(data, starts[rows] - FRONT, self._starts[i + 1][rows] - FRONT), there)
 
     def fail(self, name: str, rows: Bools, fault: Fault, target: Type | None = None) -> None:
-        """Mark rows as bad because of a column that was to be of type `target`."""
+        """Mark rows as bad because a column's value has a fault; `target` is the type it was to be converted to."""
         if rows.any():
             at = np.flatnonzero(rows)
             self._mark(at, np.full(len(at), fault, np.uint8), self.record.index(name), target)
@@ -180,8 +184,8 @@ class Decoded:
         """Build one row of `target` from each row; bad rows get empty bytes.
 
         `sources` has one element for each field of `target`: the name of a field of this record, an Arrow array, or one
-        packed value for all rows. The bytes of a named field are copied if the types allow it. If the value of a named
-        field does not fit the target's type, its row becomes bad. If a value of an array does not fit, EncodeError is
+        packed value for all rows. The bytes of a named field are copied if the types allow this. If a named field's
+        value does not fit the target's type, its row becomes bad. If a value of an array does not fit, EncodeError is
         raised.
         """
         layout: list[Span | bytes | _Written] = []
@@ -233,7 +237,7 @@ class Decoded:
         return bool(len(data_of(builder.finish())) == length)
 
     def _packed(self, name: str, target: Type) -> list[Span | bytes]:
-        """Return the pieces that make a field a value of `target`: its span, with a null branch added or removed."""
+        """Return the pieces that convert a field to `target`: its span, with a null branch added or removed."""
         i = self.record.index(name)
         own = self.record.fields[i].type
         starts, ends = self._starts[i], self._starts[i + 1]
@@ -257,14 +261,14 @@ class Decoded:
                     self._fault[row], self._field[row] = what, field
 
     def _flawed(self, name: str) -> Bools:
-        """Return the rows in which a column is known to be wrong."""
+        """Return a mask of the rows in which a column is known to be invalid."""
         field = self.record.index(name)
         rows = [row for row, flaws in self._flaws.items() if any(each == field for each, *_ in flaws)]
         return self._mask(np.array(rows, np.int64))
 
 
 def same_span(source: Type, target: Type) -> bool:
-    """Return whether packed values of the types are the same, apart from a null branch that only one of them has."""
+    """Return whether packed values of both types are the same, apart from a null branch that only one of them has."""
     if source.optional == target.optional:
         return source.same_value(target)
     return source.required.same_value(target.required)

@@ -1,10 +1,10 @@
-"""Client of a schema registry with Confluent's HTTP interface.
+"""A client for schema registries with Confluent's HTTP interface.
 
 This is a separate module because the client and its dependencies take 0.25 s and 20 MB to load, in every process of a
 job. Fetched schemas are kept for the life of the process, and shared by all registries with the same settings.
 
-A schema or subject is unknown only if the registry says so, by an error code of its API. Any other failure is an
-outage: HTTP 429 and 5xx, a redirect, a proxy's page, an answer that does not come in time.
+A schema or subject is treated as unknown only if the registry says so with an error code of its API. Any other failure
+is an outage: HTTP 429 and 5xx, a redirect, a proxy's page, or no answer in time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NO_SCHEMA = {40400, 40403}
 """The registry's error codes for an unknown id; 40400 is the code of the client's own mock."""
 
 _NO_GUIDS = 404
-"""The error code of a registry from before GUIDs existed, which does not have that path."""
+"""The error code of registries that do not have this path because they are older than GUIDs."""
 
 _NO_SUBJECT = {40400, 40401, 40402, 40403}
 _INVALID = 422
@@ -54,10 +54,11 @@ _LONGEST_WORDS = 200
 
 
 class ConfluentRegistry:
-    """A registry with Confluent's HTTP interface; `config` is that of its Python client, with names as in librdkafka.
+    """A registry with Confluent's HTTP interface.
 
-    For example `{"url": "https://…", "basic.auth.user.info": "user:password", "ssl.ca.location": "ca.pem"}`. Its
-    `timeout` limits one call, in seconds, including all retries and however slowly the answer arrives.
+    `config` has the settings of Confluent's Python client, with names as in librdkafka. For example `{"url":
+    "https://…", "basic.auth.user.info": "user:password", "ssl.ca.location": "ca.pem"}`. Its `timeout` is the maximum
+    duration of one call, in seconds, including all retries, even if the answer arrives slowly.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -85,7 +86,7 @@ class ConfluentRegistry:
         return self._parse(found.schema, f"subject {subject!r}")
 
     def register(self, subject: str, record: Record) -> int:
-        """Register the schema under the subject if it is new there, and return its id."""
+        """Register the schema under the subject if it is not registered there yet, and return its id."""
         check_names(subject, record)
         schema = Schema(record.to_json(), "AVRO")
 
@@ -103,11 +104,11 @@ class ConfluentRegistry:
 
     @property
     def address(self) -> str:
-        """The address of the registry, for messages, without any credentials in it."""
+        """The registry's address for messages, without credentials."""
         return re.sub(r"//[^/@]*@", "//", str(self._config.get("url")))
 
     def _fetched(self, schema_id: int | uuid.UUID) -> Record | SchemaError:
-        """Return the schema of this id as the registry has it, or the error in its text; neither will ever change."""
+        """Fetch the schema with this id, and return it, or the error in its text. Neither of them ever changes."""
 
         def missing(error: SchemaRegistryError) -> RegistryError | None:
             by_guid = isinstance(schema_id, uuid.UUID) and error.error_code == _NO_GUIDS
@@ -137,7 +138,10 @@ class ConfluentRegistry:
         return Record.parse(schema.schema_str, references=self._references(schema))
 
     def _references(self, schema: Any) -> list[str]:
-        """Return the schemas that `schema` refers to, directly or not; each comes after the schemas that it needs."""
+        """Return the schemas to which `schema` refers, directly or indirectly.
+
+        Each comes after the schemas that it needs.
+        """
         found: list[str] = []
         for reference in schema.references or ():
             name, version = reference.subject, reference.version
@@ -157,10 +161,10 @@ class ConfluentRegistry:
         call: Callable[[SchemaRegistryClient], Answer],
         meant: Callable[[SchemaRegistryError], RegistryError | None],
     ) -> Answer:
-        """Return the answer to a call, and translate its errors.
+        """Make a call, return its answer, and translate its errors.
 
-        `meant` recognizes the errors by which the registry answers the request, such as an unknown subject. All other
-        errors are outages.
+        `meant` translates the errors that are answers to the request, such as an unknown subject. All other errors are
+        outages.
         """
         try:
             found = self._session.within(call, self._unanswered)
@@ -222,13 +226,13 @@ def _http(error: SchemaRegistryError) -> str:
 
 
 def _line(said: object) -> str:
-    """Return the text of an error as one line of bounded length."""
+    """Return an error's text as one line of limited length."""
     text = " ".join(str(said).split())
     return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…"
 
 
 class _Session:
-    """A client, and the schemas that it has fetched, or the errors in them."""
+    """A client, and the schemas that it has fetched, or the errors in these schemas."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         try:
@@ -242,7 +246,7 @@ class _Session:
         """The monotonic time since which no request has been answered; infinity if the last one was answered."""
 
     def within(self, call: Callable[[SchemaRegistryClient], Answer], waits: Callable[[str], None]) -> Answer:
-        """Return the answer to a call, which may take `seconds` in all; `waits` is called every second meanwhile.
+        """Return the answer to a call that may take `seconds` in total; meanwhile, call `waits` every second.
 
         Raises TimeoutError.
 

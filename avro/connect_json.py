@@ -1,7 +1,7 @@
 """Rows as JSON with Kafka Connect's schema, as Connect's JsonConverter reads them with `schemas.enable`.
 
 Decimals are written as their unscaled whole number in base64, times as milliseconds (`avro.connect_schema`). NaN and
-the infinities are written as Python's json module writes them. Connect has no form for them, and its converter refuses
+the infinities are written as Python's json module writes them. Connect cannot represent them, and its converter rejects
 such a record instead of reading it as 0.
 """
 
@@ -38,7 +38,7 @@ def _text(value: Any) -> bytes:
 
 
 def _values(type_: Type, column: pa.Array) -> list[Any]:
-    """Return the values of a column in the form that a payload has."""
+    """Return a column's values as they are written in a payload."""
     if type_.kind in ("array", "map", "record"):
         return nested_values(type_, column, _values)
     if type_.logical == "decimal":
@@ -59,6 +59,6 @@ def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
 
 
 def _digits(number: int) -> str:
-    """Return an integer in the shortest two's complement, as Java's BigInteger writes it, in base64."""
+    """Return an integer's shortest two's complement, as Java's BigInteger writes it, in base64."""
     length = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return base64.b64encode(number.to_bytes(length, "big", signed=True)).decode()

@@ -8,7 +8,7 @@ other bytes                    bytes
 arrays, maps, structs          array, map, struct
 UUID, enums                    string
 
-Connect's times have milliseconds; smaller fractions of a second are cut off. In a key, two values could become equal.
+Connect's times have a precision of milliseconds; further digits are cut off. So two values of a key may become equal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def struct_schema(record: Record) -> ConnectSchema:
 
 
 def without_form(type_: Type) -> Type | None:
-    """Return the first part of a type that Connect has no form for, or None."""
+    """Return the first part of a type that Connect cannot represent, or None."""
     return next((each for each in type_.walk() if each.opaque or each.kind == "null"), None)
 
 

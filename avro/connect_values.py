@@ -44,16 +44,16 @@ def is_wrapped(found: Any) -> bool:
 
 
 def is_complete(schema: Any) -> bool:
-    """Return whether a schema states the types of a payload; some writers leave it empty."""
+    """Return whether a schema states a payload's types; some writers leave the schema empty."""
     if not isinstance(schema, dict):
         return False
     return isinstance(schema.get("fields"), list) if schema.get("type") == "struct" else "type" in schema
 
 
 def record_of(schema: Any, column: str = "value") -> Record:
-    """Return the record that a schema describes; a schema that is not a struct becomes a bare record of `column`.
+    """Return the record that a schema describes. Raises SchemaError.
 
-    Raises SchemaError.
+    A schema that is not a struct becomes a bare record with one column, called `column`.
     """
     type_ = _type(schema, "", 0)
     if type_.kind == "record":
@@ -62,7 +62,7 @@ def record_of(schema: Any, column: str = "value") -> Record:
 
 
 def payloads(writer: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
-    """Return payloads as rows of the writer's record, and the problem of each payload that violates its schema."""
+    """Return payloads as rows of the writer's record, and, by index, the problems of those that violate the schema."""
     raw = Record(writer.name, tuple(replace(field, type=_base(field.type)) for field in writer.fields))
     if any(_is_odd(inner) for field in writer.fields for inner in field.type.walk()):
         rows = [{field.name: _prepared(field.type, row.get(field.name)) for field in writer.fields} for row in rows]
@@ -130,7 +130,7 @@ def _decimal(parameters: Mapping[str, Any], path: str) -> Type:
 
 
 def _base(type_: Type) -> Type:
-    """Return the type whose JSON values are those of Connect: numbers for times, bytes for decimals."""
+    """Return the type with Connect's JSON values: numbers for times, bytes for decimals."""
     return replace(
         type_,
         logical=None,
@@ -147,7 +147,7 @@ def _is_odd(type_: Type) -> bool:
 
 
 def _prepared(type_: Type, value: Any) -> Any:
-    """Return a value in which decimals written as numbers (`decimal.format: NUMERIC`) are replaced by bytes."""
+    """Return a value in which decimals that were written as numbers (`decimal.format: NUMERIC`) are bytes."""
     match type_.kind, value:
         case "array", list():
             return [_prepared(type_.element, each) for each in value]

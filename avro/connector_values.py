@@ -1,10 +1,10 @@
-"""Text and numbers in the forms in which other systems send values, beyond those that `spelled` accepts from people.
+"""Conversion of text and numbers that other systems send, in more forms than `spelled` accepts from people.
 
 TIMESTAMP_NTZ, DATE     text that ends in Z, as Debezium writes times without a zone: isostring, "2026-02-02Z"
 DATE, TIME, TIMESTAMP   numbers in the unit that the table declares for the column
 TIMESTAMP               numbers without a unit are milliseconds, and must be 0 or times since 1973 or before 1966:
                         numbers in other units, such as seconds, days and microseconds, are seldom in this range
-DECIMAL                 Debezium's decimals of variable scale, in JSON too
+DECIMAL                 Debezium's decimals of variable scale, also in JSON
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from rowkind.avro.type import Type
 
 _UTC = re.compile(r"(Z|[+-]00:?00)$")
 _LEAST_MILLIS, _MOST_MILLIS = 10**11, 10**13
-"""The years 1973 to 2286 in milliseconds. Seconds and days of today are less, microseconds and nanoseconds more."""
+"""The years 1973 and 2286 in milliseconds.
+
+Present-day times are smaller numbers in seconds or days, and larger numbers in microseconds or nanoseconds.
+"""
 
 
 def sent(type_: Type, value: Any, unit: TimeUnit | None = None) -> Any:
-    """Convert a value of one of the types that `spelled` supports for Arrow. Raises ValueProblem."""
+    """Convert a value from another system, of a type that `spelled` supports, for Arrow. Raises ValueProblem."""
     number = isinstance(value, int) and not isinstance(value, bool)
     match type_.logical:
         case "decimal" if isinstance(value, dict) and value.keys() == {"scale", "value"}:
@@ -59,7 +62,7 @@ def _local(type_: Type, value: str) -> Any:
 
 
 def _counted(type_: Type, value: int, unit: TimeUnit | None) -> Any:
-    """Convert a number of units to a value of the type, in the type's unit."""
+    """Convert a number of units to a value of the type, in the type's own unit."""
     if type_.logical == "date" and unit is not None:
         return _bounded(type_, value, value)
     if type_.logical == "date" or (unit is None and not _is_timestamp(type_)):
@@ -106,7 +109,7 @@ def _variable(value: dict[str, Any]) -> Decimal:
 
 
 def big_decimal(value: bytes) -> Decimal:
-    """Decode Avro's decimal with its own scale: its digits, preceded by their length in bytes, and the scale.
+    """Decode an Avro `big-decimal`: the length of its digits in bytes, the digits, and the scale.
 
     Raises ValueProblem.
     """

@@ -1,12 +1,13 @@
-"""Convert columns of one Avro type to another: Avro's schema resolution, on Arrow arrays.
+"""Conversion of columns from one Avro type to another: Avro's schema resolution, on Arrow arrays.
 
 The specification compares only base types. This module also respects units and digits: dates, times and timestamps of
 different units are rescaled, decimals are widened, and `fixed` and `enum` may be read as BINARY and STRING. Names of
 records, enums and fixed types need not match, except inside general unions. A local timestamp corresponds to the
-instant with the same time in UTC. A number without a unit is neither a date nor a time. Text is parsed where a decimal,
-a date or a time is wanted. Debezium's decimals of variable scale are read as decimals.
+instant with the same time in UTC. A number without a unit is neither a date nor a time. Text is parsed if the target is
+a decimal, a date or a time. Debezium's decimals of variable scale are read as decimals.
 
-`check` decides by types, once; `convert` converts values and reports the rows whose values do not fit.
+`check` decides once, by types, whether values can be converted. `convert` converts values and reports the rows whose
+values do not fit.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def check(source: Type, target: Type, path: str) -> None:
         case "record", "record":
             matched = match_fields(source.fields, target.fields, path)
             if matched and all(origin is None for _, origin in matched):
-                raise ResolutionError(path, refusal(path, source, target))  # Every field would be a default.
+                raise ResolutionError(path, refusal(path, source, target))  # Every field would get its default.
             for field, origin in matched:
                 if origin is not None:
                     check(origin.type, field.type, f"{path}.{field.name}")
@@ -94,7 +95,7 @@ def _odd(type_: Type) -> bool:
 
 
 def _by_value(source: Type, target: Type) -> Callable[[Any], Any] | None:
-    """Return a converter of single values, if their content matters; None if the type alone decides."""
+    """Return a converter of single values if their content decides whether they fit; None if the type decides."""
     if source.kind == "string":
         return (lambda value: sent(target, value)) if is_spelled(target) else None
     if source.kind == "fixed" and source.logical == "uuid" and target.kind == "string":
@@ -142,7 +143,7 @@ def _scalar(source: Type, target: Type) -> bool:
 def match_fields(
     source: tuple[Field, ...], target: tuple[Field, ...], path: str = ""
 ) -> list[tuple[Field, Field | None]]:
-    """Return for each target field the source field, found by name or by alias, or None if its default is used.
+    """Return, for each target field, the source field found by name or by alias, or None if the default is used.
 
     Raises ResolutionError for a field that the source does not have and that has no default.
     """
@@ -162,9 +163,9 @@ def match_fields(
 
 
 def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
-    """Convert a column of `source.arrow` to `target.arrow`, and mark the rows whose value does not fit, which are null.
+    """Convert a column of `source.arrow` to `target.arrow`, and mark the rows whose values do not fit.
 
-    The types must have passed `check`.
+    Such values become null. The types must have passed `check`.
     """
     if source.kind == "null":
         return pa.nulls(len(column), target.arrow), np.zeros(len(column), np.bool_)
@@ -195,7 +196,7 @@ def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Boo
 
 
 def _cast(column: pa.Array, source: Type, target: Type) -> pa.Array:
-    """Cast numbers, bytes and decimals; `check` has made sure that every value fits."""
+    """Cast numbers, bytes and decimals; `check` has ensured that every value fits."""
     if column.type == target.arrow:
         return column
     if pa.types.is_fixed_size_binary(column.type):
@@ -211,7 +212,7 @@ def _numbers(column: pa.Array) -> pa.Array:
 
 
 def _rescaled(column: pa.Array, target: Type, counted: Ticks, wanted: Ticks) -> tuple[pa.Array, Bools]:
-    """Convert dates, times and timestamps to the unit of the target; digits that it does not have are cut off."""
+    """Convert dates, times and timestamps to the target's unit; digits that this unit does not have are cut off."""
     numbers, there = _numbers(column), validity(column)
     values: Ints = numbers.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
     bits = 31 if target.kind == "int" else 63
@@ -313,7 +314,7 @@ def _unpack(type_: Type, packed: pa.BinaryArray) -> tuple[pa.Array, Bools]:
 
 
 def _transcode(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
-    """Convert general unions and recursive records value by value through fastavro, off the fast path."""
+    """Convert general unions and recursive records through fastavro, value by value, which is slower."""
     rows = RowBuilder(len(column))
     write(source, column, rows, "value")
     writer, reader = fastavro.parse_schema(source.avro), fastavro.parse_schema(target.avro)

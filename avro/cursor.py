@@ -1,4 +1,4 @@
-"""Cursors: a position in every packed row at once, and the faults that can be found there.
+"""Cursors, which have a position in each of many packed rows, and the faults that they can find there.
 
 Nothing here raises on bad data or reads outside the buffer. A row that ends too early, or has bytes that its schema
 does not allow, gets a fault, and its position stays at its end. The varint code reads eight bytes at once and closes
@@ -50,35 +50,35 @@ class Fault(IntEnum):
 
     @property
     def text(self) -> str:
-        """The fault in words."""
+        """The description of the fault, for messages."""
         return _TEXTS[self]
 
 
 _TEXTS = {
     Fault.NONE: "nothing is wrong",
     Fault.MISSING: "there is no value",
-    Fault.TRUNCATED: "the row ends in the middle of it",
-    Fault.OVERLONG: "its number takes more than 64 bits",
-    Fault.INT_RANGE: "its number takes more than 32 bits",
-    Fault.LENGTH: "its length is negative",
-    Fault.BRANCH: "its union has no such branch",
-    Fault.SYMBOL: "its enum has no such symbol",
-    Fault.BOOLEAN: "its boolean is neither 0 nor 1",
-    Fault.ITEMS: "its number of items is larger than the row can contain",
-    Fault.DEPTH: f"it is nested in itself more than {DEEPEST} levels deep",
+    Fault.TRUNCATED: "the row ends before the value is complete",
+    Fault.OVERLONG: "the number has more than 64 bits",
+    Fault.INT_RANGE: "the number has more than 32 bits",
+    Fault.LENGTH: "the length is negative",
+    Fault.BRANCH: "the union has no branch with this number",
+    Fault.SYMBOL: "the enum has no symbol with this number",
+    Fault.BOOLEAN: "the boolean is neither 0 nor 1",
+    Fault.ITEMS: "the number of items is larger than the row can contain",
+    Fault.DEPTH: f"the record is nested in itself more than {DEEPEST} levels deep",
     Fault.TRAILING: "bytes are left over after the last field",
-    Fault.UTF8: "its text is not valid UTF-8",
-    Fault.PRECISION: "its decimal has more digits than the type allows",
-    Fault.TIME_RANGE: "its time is out of range",
-    Fault.NOT_NULL: "it is NULL in a column that is NOT NULL",
-    Fault.CONVERSION: "its value does not fit the column's type",
+    Fault.UTF8: "the text is not valid UTF-8",
+    Fault.PRECISION: "the decimal has more digits than the type allows",
+    Fault.TIME_RANGE: "the time is out of range",
+    Fault.NOT_NULL: "the value is NULL, but the column is NOT NULL",
+    Fault.CONVERSION: "the value does not fit the column's type",
 }
 
 
 class PaddedBytes:
     """The bytes of a column of rows, copied once with padding around them, so that whole words can be read anywhere.
 
-    Positions count from the beginning of the padded copy.
+    Positions are counted from the beginning of the padded copy.
     """
 
     def __init__(self, payloads: pa.BinaryArray) -> None:
@@ -99,10 +99,10 @@ class PaddedBytes:
 
 
 class Cursor:
-    """A position in each of a number of rows of a source, with the row's end and fault.
+    """A position in each row of a source, or of some of its rows, with the row's end and fault.
 
-    A fault is a broken structure: the row stays at its end. A flaw is an invalid value, found while decoding; the rest
-    of the row can still be read.
+    A fault means that the structure is broken; the position then stays at the row's end. A flaw means that a value is
+    invalid, which is found while decoding; the rest of the row can still be read.
     """
 
     __slots__ = ("end", "fault", "faulty", "flaw", "position", "source")
@@ -119,14 +119,14 @@ class Cursor:
         return len(self.position)
 
     def fail(self, rows: Bools, fault: Fault) -> None:
-        """Give these rows a fault, unless they have one, and move them to their end."""
+        """Give these rows a fault, unless they have one already, and move their positions to their ends."""
         if rows.any():
             self.fault[rows & (self.fault == 0)] = fault
             self.position = np.where(rows, self.end, self.position)
             self.faulty = True
 
     def mark(self, rows: Bools, flaw: Fault) -> None:
-        """Give these rows a flaw, unless they have one."""
+        """Give these rows a flaw, unless they have one already."""
         if self.flaw is None:
             self.flaw = np.zeros(len(self), np.uint8)
         self.flaw[rows & (self.flaw == 0)] = flaw
@@ -136,7 +136,7 @@ class Cursor:
         return Cursor(self.source, self.position[rows], self.end[rows], self.fault[rows])
 
     def merge(self, rows: Ints, part: Cursor) -> None:
-        """Copy back the positions, faults and flaws of a cursor that `select` returned."""
+        """Copy the positions, faults and flaws of a cursor that `select` returned back to this cursor."""
         self.position[rows] = part.position
         if part.faulty:
             self.fault[rows] = part.fault
@@ -151,14 +151,14 @@ class Cursor:
         return np.flatnonzero(self.fault == 0)
 
     def move(self, position: Ints) -> None:
-        """Move to a position a few bytes ahead; a row that ends before it is truncated."""
+        """Move to a position a few bytes ahead; rows that end before it get the fault TRUNCATED."""
         self.position = position
         over = position > self.end
         if over.any():
             self.fail(over, Fault.TRUNCATED)
 
     def advance(self, lengths: Ints) -> None:
-        """Skip this many bytes; negative and excessive lengths are faults."""
+        """Skip this many bytes in each row; negative and excessive lengths are faults."""
         short = lengths > self.end - self.position
         negative = lengths < 0
         if short.any() or negative.any():
@@ -211,7 +211,10 @@ class Cursor:
         return _zigzag(value)
 
     def branch(self, type_: Type) -> Bools:
-        """Read the branch of a nullable type, one byte that is 0 or 2, and return where the value is not NULL."""
+        """Read the branch of a nullable type, which is one byte, 0 or 2.
+
+        Return a mask of the rows whose value is not NULL.
+        """
         byte = self.byte()
         odd = (byte & ~np.uint8(2)) != 0
         if odd.any():

@@ -1,7 +1,7 @@
-"""Decode packed values into Arrow arrays, one column at a time.
+"""Decoding of packed values into Arrow arrays, one column at a time.
 
 The structure of the rows has been checked before. Only values can still be invalid: text that is not UTF-8, a decimal
-with too many digits, a time out of range. Such a row gets a flaw, and its value becomes null.
+with too many digits, or a time that is out of range. Such a row gets a flaw, and its value becomes null.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BOUNDED_TIMES = {
     "timestamp-millis": (-_MOST_MS, _MOST_MS),
     "local-timestamp-millis": (-_MOST_MS, _MOST_MS),
 }
-"""The least and the greatest value. Timestamps in milliseconds must fit 64 bits as microseconds, as in Spark."""
+"""The minimum and the maximum of each type. As in Spark, milliseconds must fit into 64 bits as microseconds."""
 
 
 def decode(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
-    """Decode one value of every row into an Arrow array of `type_.arrow`, and move the cursor past it."""
+    """Decode one value in every row into an Arrow array of `type_.arrow`, and move the cursor past it."""
     if type_.optional:
         there = cursor.branch(type_)
         if there.all():
@@ -59,9 +59,9 @@ def gather(cursor: Cursor, starts: Ints, ends: Ints) -> pa.BinaryArray:
 
 
 def text(values: pa.BinaryArray, cursor: Cursor) -> pa.StringArray:
-    """Return the same bytes as strings; rows that are not UTF-8 get a flaw.
+    """Return the same bytes as strings; rows whose bytes are not UTF-8 get a flaw.
 
-    Arrow checks the whole column at the speed of memory. Rows are checked one by one only if Arrow finds an error.
+    Arrow checks the whole column at memory speed. Rows are checked one by one only if Arrow finds an error.
     """
     try:
         return values.cast(pa.string())
@@ -133,7 +133,7 @@ _SCALARS: Mapping[TypeKind, Callable[[Type, Cursor], pa.Array]] = {
     "string": lambda _, cursor: text(_bytes(cursor), cursor),
     "enum": _symbols,
 }
-"""Functions that decode one value of every row, by the kind of its type."""
+"""Functions that decode one value in every row, by the kind of its type."""
 
 
 def _items(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
@@ -177,7 +177,7 @@ def _packed(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.BinaryArray:
 
 
 def _decimal(type_: Type, cursor: Cursor) -> pa.Array:
-    """Decode big-endian two's complement of any length, read as 64-bit words from its end."""
+    """Decode big-endian two's complement numbers of any length, reading 64-bit words from their ends."""
     lengths = np.full(len(cursor), type_.size) if type_.kind == "fixed" else cursor.varint()
     starts = cursor.position
     cursor.advance(lengths)
@@ -203,7 +203,7 @@ def _decimal(type_: Type, cursor: Cursor) -> pa.Array:
 
 
 def _word(words: Words, ends: Ints, lengths: Ints, i: int, sign: Words) -> Words:
-    """Return the i-th word from the end of each number, sign-extended."""
+    """Return each number's i-th word from the end, sign-extended."""
     raw = words[ends - 8 * (i + 1)].byteswap()
     own = np.clip(lengths - 8 * i, 0, 8)
     shift = ((8 - np.maximum(own, 1)) * 8).astype(np.uint64)
@@ -212,12 +212,18 @@ def _word(words: Words, ends: Ints, lengths: Ints, i: int, sign: Words) -> Words
 
 
 def _beyond(words: Words, bound: int) -> Bools:
-    """Return where a number of little-endian words is not between -bound and bound, both excluded."""
+    """Return a mask of the numbers that are not between -bound and bound, both excluded.
+
+    Each number is a row of little-endian words.
+    """
     return ~(_less(words, bound) & ~_less(words, 1 - bound))
 
 
 def _less(words: Words, bound: int) -> Bools:
-    """Return where a two's complement number of little-endian words is less than `bound`."""
+    """Return a mask of the two's complement numbers that are less than `bound`.
+
+    Each number is a row of little-endian words.
+    """
     count = words.shape[1]
     limit = np.frombuffer(bound.to_bytes(8 * count, "little", signed=True), "<u8")
     less: Bools = words.view(np.int64)[:, -1] < limit.view(np.int64)[-1]

@@ -1,4 +1,4 @@
-"""The default of a field, given as JSON in a schema, as packed bytes."""
+"""Fields' default values, which a schema gives as JSON, as packed bytes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from rowkind.avro.type import Field, Type, TypeKind, null_branch
 
 
 def default_bytes(field: Field) -> bytes | None:
-    """Return a field's default, packed under the field's type, or None. Raises SchemaError for an invalid default."""
+    """Return a field's default as packed bytes, None if it has none. Raises SchemaError for an invalid default."""
     if field.default is None:
         return None
     value = json.loads(field.default)
     try:
         return _pack(field.type, value)
     except (TypeError, ValueError, AttributeError, struct.error, OverflowError):
-        raise SchemaError(f"field {field.name!r}: the default {field.default} is not {field.type.sql}") from None
+        raise SchemaError(
+            f"field {field.name!r}: the default {field.default} does not fit the type {field.type.sql}"
+        ) from None
 
 
 def nothing(type_: Type) -> bytes:
-    """Return NULL, packed; for a NOT NULL type, the closest value to it: zero, empty text, or no elements."""
+    """Return packed NULL or, for a NOT NULL type, a packed zero value: zero, empty text, or no elements."""
     return _pack(type_, _zero(type_))
 
 
@@ -55,7 +57,7 @@ def _zero(type_: Type) -> Any:
 
 
 def varint(number: int) -> bytes:
-    """Return one zigzag-coded number."""
+    """Return a number as a zigzag-coded varint."""
     coded = (number << 1) ^ (number >> 63)
     out = bytearray()
     while coded > 127:

@@ -1,4 +1,4 @@
-"""Encode Arrow columns as packed rows, one column at a time."""
+"""Encoding of Arrow columns as packed rows, one column at a time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from rowkind.avro.type import Type, null_branch
 
 
 def write(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
-    """Append the values of a column of `type_.arrow`, or of a type that Arrow casts to it, to the rows.
+    """Append a column's values to the rows. The column's type must be `type_.arrow` or castable to it.
 
     Raises EncodeError, naming the column, for a NULL in a NOT NULL type and for a value that does not fit.
     """
     column = fitting(type_, column, name)
     if not type_.optional:
         if column.null_count and not type_.nullable:
-            raise EncodeError(f"column {name!r} is NOT NULL but is NULL in {column.null_count} of {len(column)} rows")
+            raise EncodeError(
+                f"column {name!r} is NOT NULL, but its value is NULL in {column.null_count} of {len(column)} rows"
+            )
         _value(type_, column, None, rows, name)
         return
     there, missing = (b"\x02", b"\x00") if type_.null_first else (b"\x00", b"\x02")
@@ -74,7 +76,7 @@ def fitting(type_: Type, column: pa.Array, name: str) -> pa.Array:
 
 
 def _value(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, name: str) -> None:
-    """Append the values of a type without its null branch; nothing is appended where `mask` is not set."""
+    """Append values of a type without its null branch; nothing is appended where `mask` is not set."""
     if type_.logical == "decimal":
         _decimal(type_, column, mask, rows, name)
     elif type_.kind not in ("union", "reference", "record", "array", "map"):
@@ -143,7 +145,7 @@ def _symbols(type_: Type, column: pa.Array, name: str) -> Ints:
 
 
 def _items(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
-    """Append arrays or maps: one block with all items, if there are any, and the end marker."""
+    """Append arrays or maps: one block with all items, if there are any, followed by the end marker."""
     offsets = offsets_of(column).astype(np.int64) if len(column) else np.zeros(1, np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     items = RowBuilder(last - first)
@@ -160,7 +162,7 @@ def _items(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
 
 
 def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, name: str) -> None:
-    """Append big-endian two's complement: the shortest form in bytes, as in Java, and sign-extended in fixed."""
+    """Append decimals as big-endian two's complement: shortest for `bytes`, as in Java; sign-extended for `fixed`."""
     count = column.type.bit_width // 64
     words: Words = values_of(column, np.uint64).reshape(len(column), count)
     signs = words[:, -1].view(np.int64) >> 63 if len(words) else _none()
@@ -183,7 +185,7 @@ def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder
     lengths = np.ones(len(column), np.int64)
     for i in range(count):
         magnitude = words[:, i] ^ signs.view(np.uint64)
-        # The topmost word that is not all sign bits decides.
+        # The topmost word that does not consist only of sign bits determines the length.
         full = _byte_lengths(magnitude)
         own = (magnitude != 0) | (i == 0)
         lengths = np.where(own, full + 8 * i, lengths)
@@ -197,7 +199,7 @@ def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder
             big = np.concatenate([head, big], axis=1)
             width = size
     else:
-        # A word whose top bit is set takes a ninth byte for the sign, 8 * i + 9 in all, but never more than `width`.
+        # A word whose top bit is set needs a ninth byte for the sign, 8 * i + 9 in all, but never more than `width`.
         lengths = np.minimum(lengths, width)
         rows.varint(lengths, mask)
     ends = (np.arange(len(column), dtype=np.int64) + 1) * width
@@ -220,4 +222,4 @@ def _byte_lengths(magnitude: Words) -> Ints:
 
 def _check_size(lengths: Ints, mask: Bools | None, size: int, name: str) -> None:
     if (lengths if mask is None else lengths[mask]).max(initial=0) > size:
-        raise EncodeError(f"column {name!r}: a decimal does not fit the {size} bytes of its fixed type")
+        raise EncodeError(f"column {name!r}: a decimal does not fit into the {size} bytes of its fixed type")

@@ -5,7 +5,7 @@ AvroError
 │   └── ResolutionError          a writer's schema that cannot be read as the table's columns; names the column
 ├── EncodeError                  a column that does not fit the schema it is written under: NULL in a NOT NULL field, …
 └── RegistryError                a request to the schema registry failed
-    ├── RegistryUnreachableError no answer in time, an answer that is not a registry's, or a refused login
+    ├── RegistryUnreachableError no answer in time, an invalid answer, or a refused login
     ├── UnknownSchemaError       no schema has this id: the record was written with another registry
     ├── UnknownSubjectError      no schema was ever registered under this subject: check the name or register one
     └── IncompatibleSchemaError  the registry's compatibility rule refuses the schema: change the columns or the rule
@@ -19,7 +19,7 @@ from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
 
 
 class AvroError(RowkindError):
-    """Base class of all errors that this package raises on purpose."""
+    """Base class of all errors that this package raises deliberately."""
 
     exit_code = REFUSED
 
@@ -29,7 +29,7 @@ class SchemaError(AvroError):
 
 
 class ResolutionError(SchemaError):
-    """A writer's schema that cannot be read as the table's columns; `field` is the column, dotted where nested."""
+    """A writer's schema that cannot be read as the table's columns; `field` is the column's name or a dotted path."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -44,11 +44,11 @@ class EncodeError(AvroError):
 
 
 class RegistryError(AvroError):
-    """A request to the schema registry failed. Check `registry` in the job, and the answer in the message."""
+    """A request to the schema registry failed. Check `registry` in the job, and the answer quoted in the message."""
 
 
 class RegistryUnreachableError(RegistryError):
-    """The registry, or a proxy in front of it, does not answer in time or gives an answer that is not a registry's.
+    """The registry, or a proxy in front of it, does not answer in time or does not give a valid answer.
 
     Check `registry.url`, the network, the credentials, and any proxy in between. A running job waits until the registry
     answers.
@@ -75,7 +75,7 @@ class UnknownSchemaError(RegistryError):
 class UnknownSubjectError(RegistryError):
     """No schema was ever registered under this subject.
 
-    Check the topic's name and the registry; or declare the table's columns in the job.
+    Check the topic's name and the registry, or declare the table's columns in the job.
     """
 
 

@@ -1,12 +1,12 @@
-"""The Confluent wire format, which says with which schema a value was written, for whole columns at a time.
+"""The Confluent wire format, which states the schema of each value, for whole columns at a time.
 
 Three forms are in use, and a topic may contain all of them:
 
 - byte 0, the schema's id in 4 bytes big-endian, the Avro value;
 - byte 1, the schema's GUID in 16 bytes, the Avro value;
-- the bare Avro value, and one of the two prefixes in the header `__key_schema_id` or `__value_schema_id`.
+- the bare Avro value, with one of the two prefixes in the header `__key_schema_id` or `__value_schema_id`.
 
-With framing "none", `split` takes values as plain Avro under the schema that the job declares.
+With framing "none", `split` treats values as plain Avro under the schema that the job declares.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _NOT_FRAMED, _SHORT, _MISSING = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Values without their frame.
+    """Values whose frames have been removed.
 
-    - `schemas` are the schemas that occur; `schema` is the index among them for every row, -1 for bad rows.
-    - `payload` has the Avro values, empty bytes for bad rows.
+    - `schemas` are the schemas that occur; `schema` has the index of each row's schema among them, -1 for bad rows.
+    - `payload` has the Avro values, with empty bytes for bad rows.
     """
 
     schemas: tuple[SchemaId, ...]
@@ -72,8 +72,8 @@ class Framed:
 def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing: Framing = "confluent") -> Framed:
     """Remove the frames from a column of keys or values.
 
-    `headers` are the contents of the header with the schema's id, null where a record has none. A header takes
-    precedence over the prefix of the value. A null value is bad here: only the caller knows its meaning.
+    `headers` has the contents of the header with the schema's id, null where a record has none. A header takes
+    precedence over the value's prefix. A null value is bad here: only the caller knows its meaning.
     """
     source = PaddedBytes(values)
     fault: Bytes = np.zeros(len(values), np.uint8)
@@ -90,7 +90,7 @@ def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing
 
 
 def frame(schema_id: int, payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """Prefix Avro values with the frame of a schema's id; null stays null."""
+    """Prefix Avro values with a frame that has this schema id; null stays null."""
     return pc.binary_join_element_wise(pa.scalar(struct.pack(">bI", 0, schema_id)), payloads, b"")
 
 
@@ -103,7 +103,7 @@ def _cut(source: PaddedBytes, starts: Ints, fault: Bytes) -> pa.BinaryArray:
 
 @dataclass(frozen=True, slots=True)
 class _Prefixes:
-    """For every row: the fault of its prefix, its id or -1, its GUID in four words, and the length of the prefix."""
+    """Each row's prefix: its fault, the schema's id or -1, the GUID in four words, and the prefix's length."""
 
     fault: Bytes
     number: Ints
@@ -111,7 +111,7 @@ class _Prefixes:
     length: Ints
 
     def schemas(self, good: Bools) -> tuple[tuple[SchemaId, ...], Ints]:
-        """Return the schemas that occur in good rows, and for every row the index of its schema, -1 for bad rows."""
+        """Return the schemas that occur in good rows, and the index of each row's schema, -1 for bad rows."""
         number = self.number
         if len(number) and number[0] >= 0 and good.all() and (number == number[0]).all():
             # Nearly always, all rows have the same schema, which is quick to check.
@@ -130,7 +130,7 @@ class _Prefixes:
 
 
 def _headed(own: _Prefixes, headers: pa.BinaryArray) -> _Prefixes:
-    """Take the prefixes from the headers of the records that have one; the values of these begin without a prefix."""
+    """Take the prefix from the header of each record that has one; such a record's value has no prefix."""
     headed = np.asarray(headers.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     theirs = _prefixes(PaddedBytes(headers))
     return _Prefixes(

@@ -1,4 +1,4 @@
-"""Rows as JSON, in both directions: read from topics and files, and printed.
+"""Rows as JSON: parsed from topics and files, and printed.
 
 More forms are accepted from other systems than from people (`avro.connector_values`).
 
@@ -38,14 +38,14 @@ class NullProblem(ValueProblem):
 
 
 def parse_line(text: str) -> Any:
-    """Parse JSON with exact decimal numbers. Raises ValueError, of which JSONDecodeError is one, or RecursionError."""
+    """Parse JSON with exact decimal numbers. Raises ValueError, such as JSONDecodeError, or RecursionError."""
     return json.loads(text, parse_float=_exact)
 
 
 def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a JSON row and return it as values for Arrow; a missing column is NULL. Raises ValueProblem.
+    """Check a JSON row and return its values for Arrow; a missing column is NULL.
 
-    The error names the column.
+    Raises ValueProblem, which names the column.
     """
     row = {name: _plain_value(value) for name, value in row.items()}
     for name in row:
@@ -63,14 +63,14 @@ def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return Python's value for a NumPy value; a `datetime64` becomes text, in any year."""
+    """Convert a NumPy value to a Python value; a `datetime64` becomes text, in any year."""
     if isinstance(value, np.datetime64):
         return datetime64_text(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
 def parser(record: Record) -> Callable[[bytes], Any]:
-    """Return a JSON parser that keeps numbers exact where the columns of `record` need it; it raises ValueProblem."""
+    """Return a JSON parser that keeps numbers exact if a column of `record` needs this; it raises ValueProblem."""
     # Numbers with a decimal point are kept exact only if a column is a decimal, because that takes longer.
     exact = any(inner.logical == "decimal" for field in record.fields for inner in field.type.walk())
     decode = json.JSONDecoder(parse_float=_exact if exact else float).decode
@@ -79,9 +79,11 @@ def parser(record: Record) -> Callable[[bytes], Any]:
         try:
             return decode(data.decode())
         except json.JSONDecodeError as error:
-            raise ValueProblem(f"it is not JSON, line {error.lineno}, column {error.colno}: {error.msg}") from None
+            raise ValueProblem(
+                f"the text is not JSON, line {error.lineno}, column {error.colno}: {error.msg}"
+            ) from None
         except (ValueError, RecursionError) as error:
-            raise ValueProblem(f"it is not JSON: {error}") from None
+            raise ValueProblem(f"the text is not JSON: {error}") from None
 
     return parse
 
@@ -96,10 +98,10 @@ def _exact(digits: str) -> Decimal:
 def pack(
     record: Record, rows: Sequence[Mapping[str, Any]], units: Mapping[str, TimeUnit] | None = None
 ) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
-    """Encode parsed JSON objects as payloads, and return the problems of the objects that are not valid rows.
+    """Encode parsed JSON objects as payloads, and return the problems of the objects that are not valid rows, by index.
 
-    An invalid object gets empty bytes, and its problem names everything that is wrong. A missing member is NULL; a
-    member that is not a column is ignored. `units` are the units of numbers, by column.
+    An invalid object gets empty bytes, and its problem lists everything that is wrong. A missing member is NULL; a
+    member that is not a column is ignored. `units` has the units of numbers, by column.
     """
     problems: dict[int, ValueProblem] = {}
     columns: dict[str, pa.Array] = {}
@@ -157,7 +159,7 @@ _JSON = {bool: "a boolean", int: "a number", float: "a number", Decimal: "a numb
 
 
 def _remedy(type_: Type, value: Any, problem: ValueProblem) -> str:
-    """Describe both types of a value that is not of its column's type, and suggest a declaration."""
+    """Describe a column's type and the different type of its value, and suggest a declaration."""
     if isinstance(problem, NullProblem) or "`units`" in str(problem):
         return ""
     kind, declare = _JSON.get(type(value), "an object"), _DECLARE.get(type(value), "STRUCT<…> or MAP<STRING, …>")
@@ -167,7 +169,7 @@ def _remedy(type_: Type, value: Any, problem: ValueProblem) -> str:
 
 
 def _with(before: ValueProblem | None, problem: ValueProblem) -> ValueProblem:
-    """Combine the problems of a row."""
+    """Combine two problems of the same row."""
     if before is None:
         return problem
     kind = NullProblem if isinstance(before, NullProblem) else type(problem)
@@ -183,9 +185,9 @@ def encode(record: Record, rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
 
 
 def encode_keys(record: Record, primary_key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
-    """Encode rows of which only the primary key is known, as the reader does for deletes; other columns are empty.
+    """Encode rows of which only the primary key is known, as the reader does for deletes.
 
-    Other columns are NULL or, if NOT NULL, zero values (`defaults.nothing`).
+    The other columns are NULL or, if NOT NULL, zero values (`defaults.nothing`).
     """
     key = record.select(primary_key)
     columns = [field.name if field.name in key.names else nothing(field.type) for field in record.fields]
@@ -193,7 +195,7 @@ def encode_keys(record: Record, primary_key: Sequence[str], rows: Sequence[Mappi
 
 
 def decode(record: Record, payloads: pa.BinaryArray) -> list[dict[str, Any]]:
-    """Decode payloads into JSON-able rows."""
+    """Decode payloads into rows of JSON-serializable values."""
     decoded = codec.read(record, payloads)
     columns = [json_values(field.type, decoded.column(field.name)) for field in record.fields]
     return [dict(zip(record.names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -206,7 +208,7 @@ _Reads = Callable[[Type, Any], Any]
 def _from_json(type_: Type, value: Any, read: _Reads = spelled) -> Any:
     if value is None:
         if not type_.nullable:
-            raise NullProblem("it is NOT NULL, but missing or null")
+            raise NullProblem("the column is NOT NULL, but the value is missing or null")
         return None
     if type_.opaque:
         raise ValueProblem(f"values of type {type_.sql} are not supported in JSON")

@@ -1,4 +1,4 @@
-"""Attributes of a value that a schema states besides its Avro type: a logical type, or a Connect or Debezium name."""
+"""Attributes of a value besides its Avro type: a logical type, or a Connect or Debezium name in the schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rowkind.avro.type_tables import CONNECT_LOGICAL, LOGICAL_BASE
 
 _MOST_DIGITS = 76
-"""The most digits of a decimal in Arrow."""
+"""The maximum number of digits of a decimal in Arrow."""
 
 
 def said_of(kind: str, size: int, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Messages about a writer's type that differs from a column's declared type; they suggest a declaration."""
+"""Messages about a writer's type that differs from the column's declared type. They suggest a declaration."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from rowkind.avro.ticks import UNITS, ticks
 from rowkind.avro.type import Type
 
 MOST_DIGITS = 38
-"""The most digits of a decimal in SQL. Connect writes 64 if it does not know the precision, so that a higher precision
-says nothing about the values."""
+"""The maximum number of digits of a decimal in SQL. Connect writes 64 if it does not know the precision, so a higher
+precision says nothing about the values."""
 
 _DECLARE = {
     "big-decimal": "DECIMAL(38,s), where s is the largest number of decimal places of the values",
@@ -22,7 +22,7 @@ _DECLARE = {
     "io.debezium.time.IsoDate": "DATE or STRING",
     "io.debezium.data.Uuid": "UUID or STRING",
 }
-"""The types that a column may be declared as, by the name that the writer's schema gives to its values."""
+"""The types with which a column may be declared, by the name that the writer's schema gives to its values."""
 
 _FUNCTIONS = {
     "timestamp": "TIMESTAMP_MILLIS({0}), TIMESTAMP_MICROS({0}) or TIMESTAMP_SECONDS({0})",
@@ -53,7 +53,7 @@ def described(type_: Type) -> str:
 
 
 def spelled_out(type_: Type) -> str:
-    """Return the SQL type, with the precision of its seconds if that is not the usual one."""
+    """Return the SQL type, with the precision of its seconds unless that is the usual one."""
     sql, unit = type_.sql, (type_.logical or "").rpartition("-")[2]
     if sql.startswith("TIMESTAMP") and unit != "micros":
         return f"{sql}({3 if unit == 'millis' else 9})"
@@ -79,7 +79,7 @@ def _says(source: Type) -> bool:
 
 
 def declare(source: Type) -> str:
-    """Return the types that a column of these values may be declared as."""
+    """Return the types with which a column of these values may be declared."""
     if (said := _DECLARE.get(source.says) or _DECLARE.get(source.name)) is not None:
         return said
     if source.logical == "decimal" and source.precision > MOST_DIGITS:
@@ -94,14 +94,14 @@ def declare(source: Type) -> str:
 
 
 def _wider(source: Type, target: Type) -> str:
-    """Suggest a type that accepts every value of the writer."""
+    """Suggest a type that accepts all of the writer's values."""
     counts = ticks(source)
     if source.kind == "string":
         return ": declare STRING to keep the text unchanged"
     if source.logical == "decimal" or target.logical == "decimal":
         return f": declare a DECIMAL with more digits, up to {MOST_DIGITS}"
     if counts is not None and counts.of == "time":
-        return ": declare BIGINT to keep the number unchanged, even below 0 or from 24 hours on"
+        return ": declare BIGINT to keep the number unchanged, even if it is negative or at least 24 hours"
     if counts is not None and counts.of == "timestamp" and spelled_out(target).endswith("(9)"):
         return f": declare {target.sql}, which has a wider range"
     if counts is not None:

@@ -1,12 +1,13 @@
-"""Comparable bytes: byte strings that compare as SQL compares the values, and are equal where SQL says so.
+"""Comparable bytes: byte strings that compare as the SQL values do, and are equal if SQL considers the values equal.
 
-Every value becomes a marker byte, for NULL or not, and its bytes. No value's bytes are a prefix of another's, so the
-concatenated bytes of several columns compare like tuples. The formats are those of the memcomparable family (MyRocks,
-CockroachDB, FoundationDB's tuples): big-endian numbers with the sign bit flipped, text with its zero bytes escaped.
+Every value becomes a marker byte, which says whether it is NULL, followed by its bytes. No value's bytes are a prefix
+of another's, so the concatenated bytes of several columns compare like tuples. The formats are those of the
+memcomparable family (MyRocks, CockroachDB, FoundationDB's tuples): big-endian numbers with the sign bit flipped, text
+with its zero bytes escaped.
 
-Columns of different width agree: integers are widened to 64 bits, FLOAT to DOUBLE, times to microseconds, timestamps to
-microseconds and the remaining nanoseconds. Decimals agree if their scales are equal. NaN equals NaN and is the greatest
-number; -0.0 equals 0.0. Text compares by its UTF-8 bytes, as in Spark.
+Columns of different widths can be compared with each other: integers are widened to 64 bits, FLOAT to DOUBLE, times to
+microseconds, timestamps to microseconds and the remaining nanoseconds. Decimals can be compared if their scales are
+equal. NaN equals NaN and is the greatest number; -0.0 equals 0.0. Text compares by its UTF-8 bytes, as in Spark.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
 
 
 def _fixed_width(column: pa.Array) -> Bytes:
-    """Return a row of bytes for every value; the bytes of NULLs are arbitrary."""
+    """Return a row of bytes for each value; the bytes of NULLs are arbitrary."""
     type_ = column.type
     if pa.types.is_boolean(type_):
         return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), np.uint8)[:, None]
@@ -108,12 +109,12 @@ def _fixed_width(column: pa.Array) -> Bytes:
             return _big_endian(_flipped(values_of(column, f"i{type_.bit_width // 8}").astype(np.int64) * unit))
     if pa.types.is_timestamp(type_):
         return _timestamp(column)
-    raise SchemaError(f"{type_} has no order: it cannot be used in a key, in ORDER BY or in PARTITION BY")
+    raise SchemaError(f"type {type_} has no order: it cannot be used in a key, in ORDER BY or in PARTITION BY")
 
 
 def _integers(column: pa.Array) -> Ints:
     if pa.types.is_uint64(column.type):
-        raise SchemaError("uint64 cannot be ordered: Avro has no such type")
+        raise SchemaError("type uint64 cannot be ordered: Avro has no such type")
     return values_of(column, column.type.to_pandas_dtype()).astype(np.int64)
 
 
@@ -127,8 +128,8 @@ def _big_endian(words: npt.NDArray[np.uint64]) -> Bytes:
 
 
 def _float_bits(column: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return bits that compare as the numbers do: all bits flipped for negative numbers, only the sign for others."""
-    with np.errstate(invalid="ignore"):  # Signalling NaNs are ordinary numbers here.
+    """Return bits that compare in the order of the numbers: all are flipped if negative, only the sign otherwise."""
+    with np.errstate(invalid="ignore"):  # A signalling NaN is converted without a warning.
         values = values_of(column, column.type.to_pandas_dtype()).astype(np.float64)
     bits = values.view(np.uint64)
     bits = np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits)

@@ -1,4 +1,7 @@
-"""Convert columns to Python's values and back, or to NumPy's for times outside Python's years, 1 to 9999."""
+"""Conversion of columns to Python values and back.
+
+Times outside Python's years, 1 to 9999, become NumPy values.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _UNITS = {"ms": PER_SECOND["millis"], "us": PER_SECOND["micros"], "ns": PER_SECO
 
 
 def to_python(column: pa.Array) -> list[Any]:
-    """Return Python's values of a column; a `numpy.datetime64` in UTC where Python has no such date or time."""
+    """Return a column's values as Python values; times that Python cannot represent are `numpy.datetime64` in UTC."""
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (OverflowError, ValueError):
@@ -36,7 +39,7 @@ def _value(scalar: pa.Scalar) -> Any:
 
 
 def from_python(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Return a column of values that `to_python` gave. Raises ArrowException, TypeError or ValueError."""
+    """Return a column of values, as `to_python` returns them. Raises ArrowException, TypeError or ValueError."""
     if pa.types.is_date32(type_) or pa.types.is_timestamp(type_):
         unit = "D" if pa.types.is_date32(type_) else type_.unit
         values = [_number(each, unit) if isinstance(each, np.datetime64) else each for each in values]

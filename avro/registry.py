@@ -1,6 +1,6 @@
 """Schema registries: the interface, and a registry in a local folder.
 
-Registries are pickled as their settings, and cache fetched schemas: ids and GUIDs never change their meaning.
+Registries are pickled as their settings. They cache fetched schemas, because ids and GUIDs never change their meaning.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 TIMEOUT = "timeout"
 ANSWER_SECONDS = 10.0
-"""The seconds in which a registry must answer one call, including retries, unless `timeout` says otherwise."""
+"""The default of `timeout`: how many seconds a registry has to answer one call, including retries."""
 
 _NUMBERS = {TIMEOUT, "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.capacity", "cache.latest.ttl.sec"}
 """Settings of Confluent's client that must be numbers; in a job file all settings are text."""
 
 
 Unanswered = Callable[[str, float | None, str], None]
-"""Receives a registry's address, the seconds for which it has not answered, and the reason; the seconds are None once
-it answers."""
+"""Receives a registry's address, for how many seconds it has not answered, and the reason. The seconds are None once it
+answers."""
 
 listeners: list[Unanswered] = []
 """The callbacks of this process; the thread that waits for a registry calls them every second."""
@@ -49,14 +49,14 @@ class Registry(Protocol):
         """Return the newest schema of a subject. Raises UnknownSubjectError."""
 
     def register(self, subject: str, record: Record) -> int:
-        """Register the schema under the subject if it is new there, and return its id."""
+        """Register the schema under the subject if it is not registered there yet, and return its id."""
 
 
 class FolderRegistry:
-    """A folder of `.avsc` files: subject `orders` is `orders.avsc`, and its next version `orders.v2.avsc`.
+    """A folder of `.avsc` files: subject `orders` is `orders.avsc`, and its next version is `orders.v2.avsc`.
 
-    A schema's id is 31 bits of a SHA-256 over its canonical form, without documentation and Connect's names; its GUID
-    is the first 16 bytes. All processes therefore agree on ids without communication.
+    A schema's id is 31 bits of the SHA-256 digest of its canonical form, without documentation and Connect's names; its
+    GUID is the digest's first 16 bytes. All processes therefore agree on ids without communication.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -85,7 +85,7 @@ class FolderRegistry:
         return self._read(versions[max(versions)])
 
     def register(self, subject: str, record: Record) -> int:
-        """Return the id of the schema under the subject; a schema that is new there is written to a further file."""
+        """Return the schema's id. If the schema is not registered under the subject yet, write it to a new file."""
         check_names(subject, record)
         number, guid = identify(record)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class FolderRegistry:
 
 
 class NoRegistry:
-    """The registry of a job that configures none: no schema is known, and none can be registered."""
+    """The registry of a job without a configured registry: no schema is known, and none can be registered."""
 
     def schema_by_id(self, schema_id: int | uuid.UUID) -> Record:
         """Raise UnknownSchemaError."""

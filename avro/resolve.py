@@ -1,11 +1,11 @@
-"""Resolve the writer's schema to the table's columns: Avro schema resolution for whole batches, at the border of a job.
+"""Schema resolution: whole batches are converted from the writer's schema to the table's columns as they enter a job.
 
-Fields that have the same bytes on both sides are copied packed, and neighbours among them as one span. All other fields
-are decoded, converted and encoded again. If nothing differs, the rows pass through unchanged.
+Fields that have the same bytes under both schemas are copied without decoding; adjacent ones are copied as one span.
+All other fields are decoded, converted and encoded again. If nothing differs, the rows pass through unchanged.
 
 The result is valid: text is UTF-8, and decimals have no more digits than their type. Decimals, arrays and maps are
-packed in the one form that `encode` uses, so equal values have equal bytes, whichever writer wrote them. General unions
-are checked for structure only.
+packed in the one form that `encode` uses, so equal values have equal bytes, even if different writers wrote them. Only
+the structure of general unions is checked.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ SchemaText = str | bytes
 
 
 def resolve(writer: Record, reader: Record, payloads: pa.BinaryArray) -> tuple[pa.BinaryArray, Decoded]:
-    """Convert rows of `writer` to rows of `reader`; the decoded rows, whose `bad` and `reason` apply, are returned too.
+    """Convert rows of `writer` to rows of `reader`.
 
-    `reader` may have fewer columns than the writer, more columns (with defaults), wider ones, or another order. Bad
-    rows have empty bytes. Raises ResolutionError, naming the column, if the schemas are incompatible.
+    Also return the decoded rows, whose `bad` and `reason` describe the bad rows. `reader` may have fewer columns than
+    the writer, more columns (with defaults), wider ones, or another order. Bad rows have empty bytes. Raises
+    ResolutionError, naming the column, if the schemas are incompatible.
     """
     sources = plan(writer, reader)
     writer = _as_read(writer, reader, sources)
@@ -81,7 +82,7 @@ def plan(writer: Record, reader: Record) -> tuple[SchemaText, ...]:
 
 @lru_cache(maxsize=256)
 def _as_read(writer: Record, reader: Record, sources: tuple[SchemaText, ...]) -> Record:
-    """Return the writer's record with bare numbers for dates and times where numbers are wanted.
+    """Return the writer's record, with bare numbers in place of dates and times that the table reads as numbers.
 
     Bare numbers are never out of range.
     """

@@ -1,7 +1,8 @@
-"""Skip values in one row, in plain Python: for a few rows with long arrays, for which whole-column steps do not pay.
+"""Skipping of values in one row, in plain Python.
 
-A skipper accepts only ordinary values. For anything else it returns -1, and the walk in `walk.py`, which knows the
-faults, examines that item itself.
+This is used for a few rows with long arrays, for which operations on whole columns are slower. A skipper accepts only
+ordinary values. For anything else it returns -1, and the walk in `walk.py`, which reports faults, examines that item
+itself.
 """
 
 from __future__ import annotations

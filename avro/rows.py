@@ -1,9 +1,9 @@
-"""Build packed rows from pieces: numbers, and bytes that are stored elsewhere.
+"""A builder of packed rows from pieces: numbers, and bytes that are stored elsewhere.
 
 A row is a sequence of pieces. Neighbouring numbers and lengths are written into a scratch buffer, each as a word of
-eight bytes, with room after every row. Each word overwrites the surplus bytes of the word before it. All other pieces
-(text, fields of another payload) stay where they are. At the end, one gather over the scratch and other buffers
-concatenates the pieces of all rows. Every n-th offset of the result then bounds a row of n pieces.
+eight bytes, with spare room after every row. Each word overwrites the surplus bytes of the previous word. All other
+pieces (text, fields of another payload) stay where they are. At the end, one gather over the scratch buffer and the
+other buffers concatenates the pieces of all rows. Every n-th offset of the result then bounds a row of n pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _U1, _U2, _U4 = np.uint64(1), np.uint64(2), np.uint64(4)
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """Bytes to write in every row: the low `lengths` bytes of `words`; `most` is the greatest length."""
+    """Bytes to write in every row: the low `lengths` bytes of `words`; `most` is the maximum length."""
 
     words: Words | np.uint64
     lengths: Ints | int
@@ -39,7 +39,7 @@ class _Piece:
 
 
 class RowBuilder:
-    """Collects the pieces of a number of rows, in order."""
+    """A builder of a fixed number of rows, to which pieces are appended in order."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -56,7 +56,7 @@ class RowBuilder:
         self._parts.append(_Word(words, lengths, most))
 
     def varint(self, values: Ints, there: Bools | None = None) -> None:
-        """Append a zigzag-coded number to the rows where `there` is set, or to all rows without it."""
+        """Append a zigzag-coded number to the rows that are set in `there`, or to all rows if it is None."""
         coded = ((values << 1) ^ (values >> 63)).view(np.uint64)
         if there is not None:
             coded = np.where(there, coded, np.uint64(0))
@@ -86,7 +86,7 @@ class RowBuilder:
         self._parts.append(_Piece(pool, first, step))
 
     def finish(self) -> pa.BinaryArray:
-        """Return the rows."""
+        """Return the finished rows."""
         if not self._parts or not self.rows:
             return binary_from(np.zeros(self.rows + 1, np.int32), b"")
         pieces = self._write_words()

@@ -1,8 +1,8 @@
-"""The canonical form of rows that SQL calls equal although their bytes differ.
+"""The canonical form of rows that are equal in SQL although their bytes differ.
 
-0.0 equals -0.0, NaN equals NaN with any bits, and maps with the same entries in another order are equal, also inside
-arrays, maps and structs. Rows that are found by their content are compared in canonical form, which is itself a row.
-Stored and emitted rows keep the bytes with which they were sent.
+0.0 equals -0.0, NaN equals NaN with any bits, and maps with the same entries in a different order are equal, also
+inside arrays, maps and structs. Rows that are found by their content are compared in canonical form, which is itself a
+row. Stored and emitted rows keep the bytes with which they were sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowkind.avro.schema import Record
 
 @dataclass(frozen=True)
 class SameRows:
-    """Converter of packed rows of `record` to bytes that are equal where SQL calls the rows equal; picklable."""
+    """A picklable converter of packed rows of `record` to bytes that are equal if the rows are equal in SQL."""
 
     record: Record
 

@@ -1,4 +1,4 @@
-"""The schema of a row: an Avro record whose fields are the columns of a table, an edge or a topic."""
+"""The schema of a row: an Avro record whose fields are the columns of a table, a topic or an edge of the plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Field", "Record", "Type", "TypeKind"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _LONGEST = 2 << 20
-"""The most characters of a schema. Confluent's registry accepts half of that."""
+"""The maximum number of characters of a schema. Confluent's registry accepts half as many."""
 
 _DEEPEST = 400
 """The maximum depth of a schema's JSON: each nested type takes up to four brackets."""
@@ -30,8 +30,8 @@ _DEEPEST = 400
 class Record:
     """Columns in the order of their values in a payload.
 
-    `bare`: the schema is the type of the single column itself, not a record with that column, as is common for the keys
-    of topics; the bytes are the same. A record without columns is allowed: its payloads are empty.
+    `bare`: whether the schema is the type of the single column itself, not a record with that column, as is common for
+    topic keys; the bytes are the same. A record without columns is allowed: its payloads are empty.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Record:
 
     @classmethod
     def of(cls, columns: Mapping[str, str], name: str = "Row") -> Record:
-        """Return a record of column names and SQL types; nullable columns get the default NULL. Raises SchemaError."""
+        """Return a record with these columns and SQL types; nullable columns default to NULL. Raises SchemaError."""
         fields = []
         for column, text in columns.items():
             if not _NAME.fullmatch(column):
@@ -59,10 +59,10 @@ class Record:
 
     @classmethod
     def parse(cls, schema: Any, column: str = "value", references: Sequence[str] = ()) -> Record:
-        """Return a record from an Avro schema as JSON text or JSON-able values.
+        """Return a record from an Avro schema, given as JSON text or JSON-serializable values.
 
         A schema that is not a record becomes a bare record whose one column is called `column`. `references` are
-        schemas whose types it may use by name. Raises SchemaError.
+        schemas that define types which the schema may use by name. Raises SchemaError.
         """
         if isinstance(schema, bytes | str):
             schema = _parsed(schema)
@@ -82,7 +82,7 @@ class Record:
 
     @property
     def avro(self) -> Any:
-        """The Avro schema as JSON-able values."""
+        """The Avro schema as JSON-serializable values."""
         writer = SchemaWriter()
         if self.bare:
             return writer.type(self.fields[0].type, "")
@@ -116,7 +116,7 @@ class Record:
         return self.field(name).type
 
     def select(self, names: Iterable[str]) -> Record:
-        """Return a record of the columns with these names, in this order. Raises SchemaError."""
+        """Return a record with only these columns, in this order. Raises SchemaError."""
         return Record(self.name, tuple(self.field(name) for name in names))
 
     def rename(self, mapping: Mapping[str, str]) -> Record:
@@ -132,7 +132,10 @@ class Record:
         return replace(self, fields=tuple(replace(column, type=column.type.plain) for column in self.fields))
 
     def nullable(self) -> Record:
-        """Return the same columns, all nullable; columns that were NOT NULL get the default NULL, unions get none."""
+        """Return the same columns, all nullable.
+
+        Columns that were NOT NULL get the default NULL, except for unions, which get no default.
+        """
         return replace(
             self,
             fields=tuple(
@@ -146,18 +149,18 @@ class Record:
         )
 
     def concat(self, other: Record) -> Record:
-        """Return the columns of this record, then the columns of `other`. Raises SchemaError if they share a name."""
+        """Return the columns of this record, followed by those of `other`. Raises SchemaError if they share a name."""
         return Record(self.name, self.fields + other.fields)
 
     def same_rows(self, other: Record) -> bool:
-        """Return whether every payload is the same row under both schemas, by position; column names do not matter."""
+        """Return whether every payload means the same row under both schemas. Column names do not matter."""
         return len(self.fields) == len(other.fields) and all(
             mine.type.same_value(theirs.type) for mine, theirs in zip(self.fields, other.fields, strict=True)
         )
 
 
 def _parsed(text: bytes | str) -> Any:
-    """Return the JSON of a schema, or the type name that the text consists of. Raises SchemaError."""
+    """Return a schema's parsed JSON or, if the text is only a name, that name. Raises SchemaError."""
     if len(text) > _LONGEST:
         raise SchemaError(f"the schema is too large: {len(text):,} characters; the maximum is {_LONGEST:,}")
     try:

@@ -1,4 +1,4 @@
-"""Fields of packed rows as spans of their bytes, ready to be copied into other rows.
+"""Fields of packed rows as spans of bytes, ready to be copied into other rows.
 
 Spans that do not overlap within a row share one Arrow array over the source's buffer. A row that is built from several
 of them therefore costs one gather and no copy of the source.

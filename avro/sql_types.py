@@ -1,8 +1,8 @@
-"""Convert SQL type names, as Spark and Flink write them, to Avro schemas.
+"""Conversion of SQL type names, as Spark and Flink write them, to Avro schemas.
 
-`to_avro` turns a type's text into an Avro schema as JSON-able values, which `schema.Type` reads. Widths that Avro does
-not have become the next wider one: TINYINT and SMALLINT are `int`. As in Spark SQL, TIMESTAMP is an instant; the type
-without a time zone is TIMESTAMP_NTZ. A type without `NOT NULL` is a union with null, null first.
+`to_avro` converts a type's text to an Avro schema as JSON-serializable values, which `schema.Type` reads. If Avro does
+not have a width, the next larger one is used: TINYINT and SMALLINT are `int`. As in Spark SQL, TIMESTAMP is an instant;
+the type without a time zone is TIMESTAMP_NTZ. A type without `NOT NULL` is a union with null, with null first.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def to_avro(text: str, name: str = "Row") -> Any:
 
 
 class _Parser:
-    """Recursive-descent parser over the tokens of one type."""
+    """A recursive-descent parser of the tokens of one type."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -82,7 +82,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
     def accept(self, *words: str) -> bool:
-        """Take these tokens if all of them come next, or take none."""
+        """Consume these tokens if all of them come next; otherwise consume none."""
         found = tuple(token.upper() for token in self._tokens[self._at : self._at + len(words)])
         if found != words:
             return False
@@ -190,5 +190,5 @@ class _Parser:
 
 
 def default_of(schema: Any) -> dict[str, None]:
-    """Return the `default` entry of a field with this schema: null if null comes first, else none."""
+    """Return the `default` entry of a field with this schema: null if null is its first type; otherwise none."""
     return {"default": None} if schema == "null" or (isinstance(schema, list) and schema[0] == "null") else {}

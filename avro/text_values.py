@@ -23,8 +23,8 @@ from rowkind.avro.type import Type
 _DIGITS = Context(prec=100)
 
 _MOST_SCALE = 1_000
-"""The highest scale and the most bytes of a decimal. No database has more, and computing with more could exhaust the
-memory."""
+"""The maximum scale and the maximum number of bytes of a decimal. No database has more, and computing with more could
+exhaust the memory."""
 
 _FIRST_DAY = -719_162
 """January 1 of the year 1, in days since 1970."""
@@ -34,7 +34,7 @@ _SPELLED = frozenset({"decimal", "date", "time-millis", "time-micros"})
 
 
 class ValueProblem(ValueError):  # noqa: N818 -- its text is shown to people unchanged
-    """A value that is not of its column's type."""
+    """A value that does not have its column's type."""
 
 
 def shown(value: Any) -> str:
@@ -48,7 +48,7 @@ def shown(value: Any) -> str:
 
 
 def spelled(type_: Type, value: Any) -> Any:
-    """Convert a value of one of these types for Arrow. Raises ValueProblem."""
+    """Convert a value of a decimal, date, time or timestamp type for Arrow. Raises ValueProblem."""
     match type_.logical:
         case "date" if type(value) is date:
             return value
@@ -80,14 +80,14 @@ def _decimal(type_: Type, value: Any) -> Decimal:
 
 
 def _in_utc(value: time) -> time:
-    """Return a time of day; a time with a zone is converted to UTC, and its day is dropped."""
+    """Return a time of day; if it has a zone, convert it to UTC and drop the day."""
     if value.tzinfo is None:
         return value
     return datetime.combine(datetime(2000, 1, 2, tzinfo=UTC), value).astimezone(UTC).time()
 
 
 def unit_of(type_: Type) -> int:
-    """Return how many units of a timestamp or a time make up a second."""
+    """Return how many units of a timestamp or time type make up a second."""
     return PER_SECOND[(type_.logical or "").rpartition("-")[2]]
 
 
@@ -120,7 +120,7 @@ def _within(type_: Type, value: Any, number: int) -> int:
 
 
 def parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
-    """Parse a text. Raises ValueProblem for an invalid text, and for any other value."""
+    """Parse a text. Raises ValueProblem for invalid text and for values that are not text."""
     try:
         if isinstance(value, str):
             return parse(value)
@@ -135,7 +135,7 @@ def is_spelled(type_: Type) -> bool:
 
 
 def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
-    """Return the values that `spelled` returns for each text, as a column and much faster; None if Arrow cannot.
+    """Return, as a column and much faster, the values that `spelled` returns for each text; None if Arrow cannot.
 
     Arrow accepts fewer forms, with the same meaning except for years before the year 1. The result is None if Arrow
     cannot parse a text, or if a year is before 1.
@@ -154,7 +154,10 @@ def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
 
 
 def scaled(scale: int, value: bytes) -> Decimal:
-    """Return a Debezium decimal with its own scale, from big-endian two's complement. Raises ValueProblem."""
+    """Return the decimal with this scale and these big-endian two's complement digits, as Debezium sends it.
+
+    Raises ValueProblem.
+    """
     number = int.from_bytes(value, "big", signed=True)
     if abs(scale) > _MOST_SCALE or len(value) > _MOST_SCALE:
         raise ValueProblem(f"a decimal of {len(value)} bytes and scale {scale} is too large to be read as a number")

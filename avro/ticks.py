@@ -1,6 +1,7 @@
 """The meaning of a number that is a date, a time or a timestamp: which of the three it is, and in which unit.
 
-Avro has logical types for some, Debezium has names for others, and a table may declare the unit of a bare number.
+Avro has logical types for some of these numbers, Debezium has names for others, and a table may declare the unit of a
+bare number.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FINEST_USUAL = PER_SECOND["micros"]
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """The kind and unit of a number: a date or a timestamp counts from 1970, a time from midnight.
+    """The kind and unit of a number. Dates and timestamps are counted from 1970, times from midnight.
 
     `per_second` is the number of units per second, 0 for days.
     """
@@ -54,7 +55,7 @@ def ticks(type_: Type, wanted: Ticks | None = None) -> Ticks | None:
 
 
 def readable(source: Ticks, wanted: Ticks) -> bool:
-    """Return whether numbers of `source` can be read as `wanted`; only the usual type may cut off digits."""
+    """Return whether numbers of `source` can be read as `wanted`. Only the usual unit may cut off digits."""
     if source.of != wanted.of or (source.per_second == 0) != (wanted.per_second == 0):
         return False
     return source.per_second <= wanted.per_second or wanted.per_second == _FINEST_USUAL
@@ -62,7 +63,7 @@ def readable(source: Ticks, wanted: Ticks) -> bool:
 
 @lru_cache(maxsize=256)
 def with_units(writer: Record, units: tuple[tuple[str, TimeUnit], ...]) -> Record:
-    """Return a writer's record whose bare numbers in these columns have the units that the table declares."""
+    """Return a writer's record in which bare numbers in these columns have the units that the table declares."""
     said = dict(units)
     return replace(
         writer,

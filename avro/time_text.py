@@ -10,14 +10,14 @@ import re
 from datetime import UTC, date, datetime, timedelta
 
 PER_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
-"""Units of a timestamp per second."""
+"""The number of units per second, by unit of a timestamp."""
 
 _REPEAT_YEARS, _REPEAT_DAYS = 400, 146_097
 _FIRST = date(1970, 1, 1).toordinal()
 _DAY = 86_400
 _YEAR_400, _YEAR_2400 = (date(year, 1, 1).toordinal() - _FIRST for year in (400, 2400))
 _FIRST_SAFE, _LAST_SAFE = (date(year, 1, 1).toordinal() - _FIRST for year in (2, 9999))
-"""The days between which an offset of some hours does not leave Python's years."""
+"""The days between which adding an offset of some hours stays within Python's years."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIGNED_YEAR = re.compile(r"([+-]\d{4,9}|0000)(?=-)")
@@ -37,7 +37,10 @@ def year_text(year: int) -> str:
 
 
 def moment_text(since: int, per_second: int) -> str:
-    """Return a time since 1970, such as 2026-01-31T12:00:00.123, with as few groups of three decimals as possible."""
+    """Return a time since 1970 as text, such as 2026-01-31T12:00:00.123.
+
+    The fraction has as few groups of three digits as possible.
+    """
     seconds, fraction = divmod(since, per_second)
     days, second = divmod(seconds, _DAY)
     text = f"{date_text(days)}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
@@ -48,9 +51,9 @@ def moment_text(since: int, per_second: int) -> str:
 
 
 def time_text(since: int, per_second: int) -> str:
-    """Return a time since midnight, such as 12:30:00.500000.
+    """Return a time since midnight as text, such as 12:30:00.500000.
 
-    Other databases also have times before 00:00:00 and after 24:00:00.
+    Times may be before 00:00:00 or after 24:00:00, as in some other databases.
     """
     seconds, fraction = divmod(abs(since), per_second)
     text = f"{'-' if since < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -58,7 +61,7 @@ def time_text(since: int, per_second: int) -> str:
 
 
 def days_of(text: str) -> int:
-    """Return the days since 1970 of a date. Raises ValueError."""
+    """Parse a date, and return its days since 1970. Raises ValueError."""
     within, repeats = _within(text)
     return date.fromisoformat(within).toordinal() - _FIRST + repeats * _REPEAT_DAYS
 
@@ -70,9 +73,9 @@ def days_of_date(year: int, month: int, day: int) -> int:
 
 
 def moment_of(text: str, per_second: int) -> tuple[int, bool]:
-    """Return a time since 1970, and whether the text has a zone; without one it is in UTC. Raises ValueError.
+    """Parse a time, and return its units since 1970, and whether the text has a zone. Raises ValueError.
 
-    Digits that the unit does not have are cut off.
+    Without a zone, the time is in UTC. Digits that the unit does not have are cut off.
     """
     within, repeats = _within(text)
     moment = datetime.fromisoformat(within)
@@ -100,7 +103,7 @@ def near(micros: int) -> tuple[datetime, int]:
 
 
 def near_year(year: int) -> tuple[int, int]:
-    """Return a year with the same calendar within Python's years, and how many times 400 years later the given one is.
+    """Return a year of the same calendar within Python's years, and how many times 400 years later the given year is.
 
     Time zones follow the same rules in both years.
     """
@@ -117,7 +120,7 @@ def later(repeats: int) -> int:
 
 
 def _within(text: str) -> tuple[str, int]:
-    """Return the text with a year within Python's years, and how many times 400 years later the given one is."""
+    """Return the text with a year within Python's years, and how many times 400 years later its own year is."""
     found = _SIGNED_YEAR.match(text)
     if found is None:
         return text, 0

@@ -1,4 +1,4 @@
-"""Parse timestamps and dates in all forms in which Spark reads them from text."""
+"""Parsing of timestamps and dates, in all text forms that Spark accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ FIRST_DATE, LAST_DATE = -(2**31) + 2, 2**31 - 2
 
 
 def moment_of(text: str, instant: bool) -> int | None:
-    """Return microseconds since 1970, or None if the text is not a timestamp. A local time ignores its zone."""
+    """Return microseconds since 1970, or None if the text is not a timestamp.
+
+    `instant` says whether the zone in the text counts; for a local time it is ignored.
+    """
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
@@ -41,7 +44,7 @@ def moment_of(text: str, instant: bool) -> int | None:
 def date_of(text: str) -> int | None:
     """Return days since 1970, or None if the text is not a date.
 
-    Months and days may lack a leading zero, or be missing altogether.
+    Months and days may lack a leading zero, or be missing.
     """
     found = _DATE.fullmatch(text)
     try:

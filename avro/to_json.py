@@ -1,4 +1,4 @@
-"""Convert columns to the values of JSON, by the type of the column."""
+"""Conversion of columns to JSON values, by the column's type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowkind.avro.time_text import date_text, moment_text, time_text
 
 
 def json_values(type_: Type, column: pa.Array) -> list[Any]:
-    """Return the values of a column in the JSON forms that `json_rows` lists."""
+    """Return a column's values in the JSON forms that `json_rows` lists."""
     if type_.kind in ("array", "map", "record"):
         return nested_values(type_, column, json_values)
     if type_.logical and "timestamp" in type_.logical:
@@ -38,7 +38,7 @@ def json_values(type_: Type, column: pa.Array) -> list[Any]:
 
 
 def nested_values(type_: Type, column: pa.Array, write: Callable[[Type, pa.Array], list[Any]]) -> list[Any]:
-    """Return arrays, maps or structs as lists and objects; `write` converts the values inside."""
+    """Return arrays, maps or structs as lists and objects; `write` converts the values inside them."""
     if type_.kind == "array":
         return _several(write(type_.element, column.values), column)
     if type_.kind == "map":
@@ -56,7 +56,7 @@ def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
 
 
 def _several(values: list[Any], column: pa.Array) -> list[Any]:
-    """Return for each row of an array or map column its slice of `values`, the elements of all rows; None for NULL."""
+    """Return, for each row of an array or map column, its slice of the `values` of all rows; None for NULL."""
     there = validity(column).tolist()
     bounds = pairwise(offsets_of(column).tolist())
     return [values[start:end] if is_ else None for (start, end), is_ in zip(bounds, there, strict=False)]
@@ -77,4 +77,4 @@ _WRITTEN: Mapping[pa.DataType, Callable[[Any], Any]] = {
     pa.float32(): _float,
     pa.float64(): _float,
 }
-"""The types whose values JSON does not represent as Python does."""
+"""Converters for the types whose values JSON and Python represent differently."""

@@ -1,10 +1,11 @@
-"""The type of a column: one value that is Avro on the wire, SQL in the plan and Arrow in memory.
+"""The type of a column: Avro on the wire, SQL in the plan and Arrow in memory.
 
 A `Type` is a self-contained tree. Named Avro types are written out wherever they are used; only a record that contains
-itself is referred to by name inside (`kind` "reference"). Reading and writing a schema preserves everything that
-decides the bytes or that schema resolution needs: names, aliases, defaults, the order of union branches. Documentation,
-unknown attributes, and logical types that do not fit their base type are dropped. Connect's `connect.name` may
-replace a missing logical type. The name is kept, as it may also mean something that no logical type does.
+itself is referred to by name within itself (`kind` "reference"). Reading and writing a schema preserves everything that
+determines the bytes or that schema resolution needs: names, aliases, defaults, the order of union branches.
+Documentation, unknown attributes, and logical types that do not fit their base type are dropped. Connect's
+`connect.name` may replace a missing logical type. The name is kept, because it may also have a meaning that no logical
+type has.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Field:
 class Type:
     """An Avro type.
 
-    - `nullable` with any kind but "null" and "union" means the union of the type and null; `null_first` is the order of
-      its two branches. A "union" is nullable if one of its `branches` is null.
+    - `nullable` with any kind except "null" and "union" means the union of the type and null; `null_first` says whether
+      null is the first of the two branches. A "union" is nullable if one of its `branches` is null.
     - `logical` is set only if it fits: decimal, date, time-*, timestamp-*, local-timestamp-*, uuid, duration.
     - `precision`, `scale` belong to decimals, `size` to fixed, `symbols` and `default` to enums, `items` to arrays and
       maps (the values), `fields` to records, `branches` to unions, `name` to named types.
@@ -77,32 +78,32 @@ class Type:
     @classmethod
     @cache
     def of(cls, text: str, name: str = "Row") -> Type:
-        """Return the type of an SQL type name, e.g. `DECIMAL(10,2) NOT NULL`. Raises SchemaError."""
+        """Return the type with an SQL type name, for example `DECIMAL(10,2) NOT NULL`. Raises SchemaError."""
         return cls.parse(sql_types.to_avro(text, name))
 
     @classmethod
     def parse(cls, schema: Any) -> Type:
-        """Return the type of an Avro schema given as JSON-able values. Raises SchemaError."""
+        """Return the type for an Avro schema given as JSON-serializable values. Raises SchemaError."""
         return SchemaReader().type(schema, "", ())
 
     @property
     def optional(self) -> bool:
-        """Whether the wire form is a two-branch union with null."""
+        """Whether the value is encoded as a two-branch union with null."""
         return self.nullable and self.kind not in ("null", "union")
 
     @property
     def opaque(self) -> bool:
-        """Whether the value is only passed on, packed: general unions, recursive records, durations."""
+        """Whether values are only passed on, packed: general unions, recursive records, durations."""
         return self.kind in ("union", "reference") or self.logical == "duration"
 
     @property
     def orderable(self) -> bool:
-        """Whether the type may be a key or an order, that is, whether it has comparable bytes."""
+        """Whether the type may be used for a key or an order, that is, whether it has comparable bytes."""
         return not self.opaque and self.kind not in ("record", "array", "map", "null")
 
     @property
     def varies(self) -> bool:
-        """Whether values that SQL calls equal may have different bytes, such as 0.0 and -0.0."""
+        """Whether values that are equal in SQL may have different bytes, such as 0.0 and -0.0."""
         return any(each.kind in ("float", "double", "map") for each in self.walk())
 
     @property
@@ -126,7 +127,7 @@ class Type:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of a column of this type; an opaque type is binary and has packed values."""
+        """The Arrow type of a column of this type; for an opaque type, binary with packed values."""
         import pyarrow as pa  # noqa: PLC0415 -- planning must not import Arrow
 
         from rowkind.avro.arrow_types import ARROW  # noqa: PLC0415 -- as above
@@ -149,7 +150,7 @@ class Type:
 
     @property
     def avro(self) -> Any:
-        """The Avro schema as JSON-able values."""
+        """The Avro schema as JSON-serializable values."""
         return SchemaWriter().type(self, "")
 
     @property
@@ -164,7 +165,10 @@ class Type:
         return replace(self, nullable=False, null_first=True) if self.optional else self
 
     def as_nullable(self) -> Type:
-        """Return the type with NULL. Null comes first, but last in a union, so that other branches keep their index."""
+        """Return the type with NULL.
+
+        Null is the first branch. In a union it is the last one, so that the other branches keep their index.
+        """
         if self.nullable:
             return self
         if self.kind == "union":
@@ -190,7 +194,7 @@ class Type:
         )
 
     def same_value(self, other: Type) -> bool:
-        """Return whether equal values of both types have equal bytes and meaning; names of types do not matter."""
+        """Return whether equal values of both types have equal bytes and meaning. Type names do not matter."""
         return _meaning(self, ()) == _meaning(other, ())
 
     def __str__(self) -> str:
@@ -198,7 +202,7 @@ class Type:
 
 
 def _meaning(type_: Type, inside: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return everything that decides a value's bytes and their meaning; a reference is the number of levels up."""
+    """Return everything that determines a value's bytes and meaning; a reference is the number of levels up."""
     if type_.kind == "record":
         inside = (*inside, type_.name)
     return (
@@ -219,7 +223,7 @@ def null_branch(union: Type) -> int:
 
 
 class SchemaReader:
-    """Reads the JSON of one schema; named types may be used again after their definition."""
+    """A reader of one schema's JSON; named types may be used again after their definition."""
 
     def __init__(self) -> None:
         self._definitions: dict[str, tuple[dict[str, Any], str]] = {}
@@ -275,7 +279,7 @@ class SchemaReader:
             try:
                 type_ = self.type(_entry(field, "type"), namespace, inside)
             except SchemaError as error:
-                # For a place deep inside, the innermost fields say enough.
+                # If the place is nested deeply, the innermost fields identify it well enough.
                 told = str(error)
                 raise SchemaError(told if len(told) > _LONG else f"field {name!r}: {told}") from None
             default = json.dumps(field["default"], sort_keys=True) if "default" in field else None
@@ -320,10 +324,10 @@ def _entry(schema: dict[str, Any], name: str) -> Any:
 
 
 class SchemaWriter:
-    """Writes types as JSON, each named type in full at its first use.
+    """A writer of types as JSON. Each named type is written in full at its first use.
 
-    The plan combines records of different origin, so one name may denote two types. The second one then gets a number
-    as a suffix. Names have no effect on the wire.
+    The plan combines records of different origins, so one name may denote two types. The second type then gets a number
+    as a suffix. Names have no effect on the encoded bytes.
     """
 
     def __init__(self) -> None:
@@ -331,7 +335,7 @@ class SchemaWriter:
         self._open: dict[str, str] = {}
 
     def type(self, type_: Type, namespace: str) -> Any:
-        """Return the JSON-able schema of a type inside a namespace."""
+        """Return the JSON-serializable schema of a type inside a namespace."""
         if type_.optional:
             inner = self.type(type_.required, namespace)
             return ["null", inner] if type_.null_first else [inner, "null"]
@@ -355,7 +359,7 @@ class SchemaWriter:
                 return {"type": type_.kind, **logical} if logical else type_.kind
 
     def fields(self, fields: tuple[Field, ...], namespace: str) -> list[dict[str, Any]]:
-        """Return the JSON-able fields of a record."""
+        """Return the JSON-serializable fields of a record."""
         return [
             {
                 "name": field.name,

@@ -1,7 +1,7 @@
-"""Walk through packed rows, all rows at once.
+"""The walk over packed rows, which processes all rows at once.
 
-Each step reads or skips one value in all rows by a few NumPy operations, so a row of five fields costs about 100 ns,
-however many rows there are. Values inside arrays, maps and unions are walked the same way, over the rows that have
+Each step reads or skips one value in all rows with a few NumPy operations, so a row of five fields costs about 100 ns,
+however many rows there are. Values inside arrays, maps and unions are walked in the same way, over the rows that have
 another value.
 """
 
@@ -112,8 +112,8 @@ class Items:
 def each_item(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int, found: Items | None) -> None:
     """Walk the blocks of an array or map, and record in `found`, if given, where each item begins.
 
-    Each step takes the next item of all rows that have one. When only a few rows with long arrays are left, they are
-    walked one by one. The byte size that may precede a block is read but not trusted.
+    Each step processes the next item of all rows that have one. When only a few rows with long arrays are left, they
+    are walked one by one. The byte size that may precede a block is read but not trusted.
     """
     keyed = type_.kind == "map"
     least = int(keyed) + least_bytes(type_.element)
@@ -180,7 +180,7 @@ def _walk_row(cursor: Cursor, row: int, left: int, single: Skipper, found: Items
 
 
 def _block_count(head: Cursor, least: int) -> Ints:
-    """Read the header of a block in every row; return the number of items, 0 at the end and for rows with a fault."""
+    """Read the header of a block in each row; return the number of items, 0 at the end and for rows with a fault."""
     count = head.varint()
     sized = np.flatnonzero((count < 0) & (head.fault == 0))
     if len(sized):

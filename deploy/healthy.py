@@ -1,7 +1,7 @@
-"""Whether the service of this container is healthy, as the image's health check asks: `python healthy.py [CMDLINE]`.
+"""Check whether the service of this container is healthy, for the image's health check: `python healthy.py [CMDLINE]`.
 
-The port is what the container's first process was told, whose words are in the file CMDLINE. A certificate is not
-looked at, for it is that of the service itself.
+The port is read from the command line of the container's first process, in the file CMDLINE. The certificate is not
+verified, because it belongs to the service itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SECONDS = 4
 
 
 def main(cmdline: str = "/proc/1/cmdline") -> int:
-    """The exit code: 0 where it is."""
+    """Return the exit code: 0 if the service is healthy, 1 if not."""
     words = Path(cmdline).read_text("utf-8").replace("--port=", "--port\0").split("\0")
     port = words[words.index("--port") + 1] if "--port" in words else _USUAL
     context = ssl.create_default_context()
@@ -31,7 +31,7 @@ def main(cmdline: str = "/proc/1/cmdline") -> int:
             error.close()
             return 1
         except OSError:
-            # Whoever speaks TLS hangs up on HTTP.
+            # A server with TLS closes the connection when it receives HTTP.
             continue
     return 1
 

@@ -1,8 +1,9 @@
-"""Takes out of installed libraries what a job never loads: `python prune.py SITE_PACKAGES NATIVE`.
+"""Remove from installed libraries what a job never loads: `python prune.py SITE_PACKAGES NATIVE`.
 
-Spark comes with machine learning, graphs, Hive, YARN, a shell and a server of its own, pyarrow with clients of other
-services. Native libraries in jars that are for other machines go. RocksDB's goes into the folder NATIVE: where the JVM
-finds it on its own path it does not unpack it into /tmp, which fails where that is mounted noexec, as by `--tmpfs`.
+Spark includes machine learning, graphs, Hive, YARN, a shell and a server; pyarrow includes clients of other services.
+Native libraries for other machines are removed from jars. RocksDB's library is moved to the folder NATIVE. If the JVM
+finds it on its library path, it does not unpack it into /tmp. Unpacking fails if /tmp is mounted noexec, as `--tmpfs`
+does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NEVER_LOADED = (
     # Linear algebra, for machine learning.
     *(f"pyspark/jars/{name}*.jar" for name in ("arpack", "blas", "breeze", "JLargeArrays", "JTransforms", "lapack")),
     *(f"pyspark/jars/{name}*.jar" for name in ("algebra_", "cats-kernel", "spire")),
-    # Hive and its metastore; Spark reads ORC with the API of its storage, which stays.
+    # Hive and its metastore. Spark reads ORC with the storage API, which stays.
     *(f"pyspark/jars/hive-{part}-*.jar" for part in ("beeline", "cli", "exec", "jdbc", "metastore", "serde")),
     *("pyspark/jars/hive-service-rpc-*.jar", "pyspark/jars/hive-shims*.jar"),
     *(f"pyspark/jars/{name}-*.jar" for name in ("datanucleus", "javax.jdo", "jdo-api", "libfb303", "libthrift")),
@@ -30,16 +31,17 @@ NEVER_LOADED = (
     *("pyspark/jars/scala-compiler-*.jar", "pyspark/jars/jline-*.jar"),
     *("pyspark/jars/netty-tcnative-*-osx-*.jar", "pyspark/jars/netty-tcnative-*-windows-*.jar"),
     *("pyarrow/libarrow_flight.so*", "pyarrow/_flight.*", "pyarrow/libarrow_s3.so*", "pyarrow/_s3fs.*"),
-    # Further copies of a library that is loaded as libarrow_python.so.2600, and what only goes with the clients above.
+    # Further copies of a library that is loaded as libarrow_python.so.2600, and a library that only the clients above
+    # use.
     *("pyarrow/libarrow_python.so", "pyarrow/libarrow_python.so.*.*.*", "pyarrow/libarrow_python_flight.so*"),
-    # Colours for the code of languages, which the terminal view shows none of.
+    # Syntax highlighting, which the terminal output does not use.
     "pygments/lexers",
-    # Messages of Google's services, which come with those of OpenTelemetry.
+    # Messages of Google services, which come with those of OpenTelemetry.
     *("google/api", "google/longrunning", "google/type"),
     # Fortran.
     "numpy/f2py",
     *("pyarrow/tests", "pyarrow/include", "pyarrow/src", "pandas/tests", "numpy/*/tests"),
-    # For those who compile or check types.
+    # Files for compilers and type checkers.
     *(
         "numpy/_core/include",
         "numpy/**/*.pyi",
@@ -49,7 +51,7 @@ NEVER_LOADED = (
         "pyarrow/*.pyx",
     ),
 )
-"""Patterns of files and folders; each of them finds some."""
+"""Patterns of files and folders. Each of them matches at least one."""
 
 _OF_ROCKSDB = "librocksdbjni-"
 _ROCKSDBS = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
@@ -57,11 +59,11 @@ _ROCKSDBS = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
 MANY_MACHINES = ("zstd-jni", "snappy-java", "lz4-java")
 NATIVE = (".so", ".dll", ".dylib", ".jnilib", ".a")
 _FOLDERS = {"x86_64": ("linux/amd64", "native/Linux/x86_64"), "aarch64": ("linux/aarch64", "native/Linux/aarch64")}
-"""Where jars have what is for a machine."""
+"""The folders in jars with native libraries for a machine."""
 
 
 def prune(packages: Path, native: Path) -> None:
-    """Take it out of the folder of packages, and put RocksDB's library into `native`."""
+    """Remove the files from the folder of packages, and put RocksDB's library into `native`."""
     for pattern in NEVER_LOADED:
         for found in packages.glob(pattern):
             if found.is_dir():

@@ -1,7 +1,7 @@
-"""An image's bill of materials, as CycloneDX: `cyclonedx-py environment … | python sbom.py JAVA JARS… > FILE`.
+"""Write an image's bill of materials, as CycloneDX: `cyclonedx-py environment … | python sbom.py JAVA JARS… > FILE`.
 
-cyclonedx-py knows the Python packages. To these come Java, Spark's jars, by the names that they have in Maven's
-repositories where they say them, and Debian's packages.
+cyclonedx-py lists the Python packages. This script adds Java, Spark's jars and Debian's packages. Jars have their names
+in Maven's repositories, if they contain them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAID = re.compile(r"META-INF/maven/(?P<group>[^/]+)/(?P<artifact>[^/]+)/pom\.pr
 
 
 def jars(folder: Path) -> Iterator[Component]:
-    """Each jar in the folder, with its digest."""
+    """Yield each jar in the folder, with its digest."""
     for jar in sorted(folder.glob("*.jar")):
         named = _NAMED.fullmatch(jar.stem)
         artifact, version = (named["artifact"], named["version"]) if named else (jar.stem, "")
@@ -34,14 +34,14 @@ def jars(folder: Path) -> Iterator[Component]:
 
 
 def java(home: Path) -> Component:
-    """The runtime, which is no package: it was linked for the image."""
+    """Return the Java runtime, which jlink has made for the image, so it belongs to no package."""
     said = re.search(r'^JAVA_VERSION="(.+)"$', (home / "release").read_text(), re.MULTILINE)
     assert said is not None, "every runtime says its version"
     return _component("openjdk", said[1], f"pkg:generic/openjdk@{said[1]}")
 
 
 def debian_packages() -> Iterator[Component]:
-    """What dpkg says is installed."""
+    """Yield the packages that dpkg lists as installed."""
     command = ["/usr/bin/dpkg-query", "--show", "--showformat=${Package} ${Version} ${Architecture}\n"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 -- our own command line
     for line in listed.stdout.splitlines():
@@ -52,7 +52,7 @@ def debian_packages() -> Iterator[Component]:
 def _group(jar: Path, artifact: str) -> str:
     with zipfile.ZipFile(jar) as content:
         said = [found for name in content.namelist() if (found := _SAID.fullmatch(name))]
-    # A jar that holds others says the names of these, too.
+    # A jar that includes other jars also has their names.
     return next((found["group"] for found in said if found["artifact"] == artifact), "")
 
 

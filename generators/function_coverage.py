@@ -60,9 +60,11 @@ CONSTRUCTS = frozenset(
 
 @dataclass(frozen=True)
 class Coverage:
-    """Spark's scalar functions by support: supported, without meaning here (`senseless`), refused for other reasons.
+    """Spark's scalar functions by support.
 
-    `missing` are neither supported nor refused by name.
+    `senseless` functions are refused because they cannot be supported, for example because they depend on chance or the
+    session. `refused` functions are refused for other reasons. `missing` functions are neither supported nor refused by
+    name.
     """
 
     supported: tuple[str, ...]
@@ -72,7 +74,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """The share of supported functions among those that have a meaning here."""
+        """The share of supported functions among those that could be supported."""
         return len(self.supported) / (len(self.supported) + len(self.refused) + len(self.missing))
 
 

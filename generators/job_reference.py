@@ -1,4 +1,4 @@
-"""Writes docs/reference/job-file.md, the reference of the job file, from its JSON Schema."""
+"""Generate docs/reference/job-file.md, the reference of the job file, from its JSON Schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generates service/job/job.schema.json, the JSON Schema of a job file for editors, from the model of the file.
+"""Generate service/job/job.schema.json, the JSON Schema of a job file for editors, from the model of the file.
 
 The schema has names, types, allowed words and required keys. Only the model checks dependencies between settings, and
 between a table's columns and its primary key. `rowkind check` is therefore authoritative.

@@ -1,4 +1,4 @@
-"""Writes docs/reference/metrics.md, the reference of all metrics, from their list."""
+"""Generate docs/reference/metrics.md, the reference of all metrics, from their list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Incremental relational algebra over columns: changes in, changes out, with state in arrangements.
+"""Incremental relational operators over columnar changes, with their state in arrangements.
 
-Nothing here knows Spark, Kafka, a clock or a log; the caller hands in blocks, a blob store and the time.
+This package does not depend on Spark, Kafka, a clock or a log. The caller passes in the changes, the blob stores and
+the time.
 """

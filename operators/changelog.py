@@ -1,4 +1,4 @@
-"""Row kinds and changelog modes, as plain names. Planning uses them without loading any column code."""
+"""Row kinds and changelog modes, separate from the column code so that planning does not load it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ChangelogMode = Literal["append", "retract", "upsert"]
 
 
 class RowKind(IntEnum):
-    """The effect of a change on its row; the ordinals are Flink's."""
+    """The effect of a change on its row. The ordinals are the same as in Flink."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -18,7 +18,7 @@ class RowKind(IntEnum):
 
     @property
     def symbol(self) -> str:
-        """`+I`, `-U`, `+U` or `-D`."""
+        """The symbol of the row kind: `+I`, `-U`, `+U` or `-D`."""
         return SYMBOLS[self]
 
 

@@ -1,16 +1,16 @@
 # ruff: noqa: N818 - the leaf classes are named for what happened, like the rest of the vocabulary
-"""Errors in an operator that are not bugs in it.
+"""Errors that an operator raises for reasons other than a bug.
 
     OperatorError
     ├── StateError
     │   ├── StateLost              a blob that the manifest names is not in the store
-    │   ├── StateCorrupted         a blob exists, but is not what was written
+    │   ├── StateCorrupted         a blob's content differs from what was written
     │   └── StateFormatUnknown     a blob was written by another release
-    ├── RowFailed                  a function fails, a scalar subquery has several rows, or a match cannot skip on
+    ├── RowFailed                  a function fails, a scalar subquery has several rows, or AFTER MATCH SKIP fails
     └── BatchTooLarge              one batch of one shard emits more bytes than one Arrow array can hold
 
-Violations of contracts inside Rowkind are assertions. Changes that contradict the state are not errors: they are
-returned as unmatched.
+Violations of Rowkind's internal contracts are assertion failures. Changes that contradict the state are not errors;
+they are returned as unmatched.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rowkind.errors import RowkindError
 
 
 class OperatorError(RowkindError):
-    """Base class of all errors that an operator raises on purpose."""
+    """Base class of all errors that an operator raises deliberately."""
 
 
 class StateError(OperatorError):
-    """The state of a shard cannot be used; `arrangement` and `blob` say where."""
+    """Base class of errors in a shard's stored state; `arrangement` and `blob` identify the damaged blob."""
 
     def __init__(self, message: str, arrangement: str, blob: str) -> None:
         super().__init__(message)
@@ -34,22 +34,22 @@ class StateError(OperatorError):
 class StateLost(StateError):
     """A segment that has not expired is missing from the store.
 
-    The checkpoint is damaged, or only a part of it was restored. Restore all of it, or start from an empty checkpoint.
+    The checkpoint is damaged or only partly restored. Restore the whole checkpoint, or start from an empty one.
     """
 
     def __init__(self, arrangement: str, blob: str) -> None:
         super().__init__(
             f"The state of '{arrangement}' refers to blob {blob}, which is not in the state store. The checkpoint is "
-            "damaged, or only a part of it was restored. Restore all of it, or start the job from an empty checkpoint.",
+            "damaged or only partly restored. Restore the whole checkpoint, or start the job from an empty one.",
             arrangement,
             blob,
         )
 
 
 class StateCorrupted(StateError):
-    """A blob differs from the content that was written.
+    """A blob's content differs from what was written.
 
-    Look for disk faults on the checkpoint's storage. Then restore the checkpoint, or start from an empty one.
+    Check the checkpoint's storage for disk faults. Then restore the checkpoint, or start from an empty one.
     """
 
     def __init__(self, arrangement: str, blob: str, reason: str) -> None:
@@ -69,15 +69,15 @@ class StateFormatUnknown(StateError):
 
     def __init__(self, arrangement: str, blob: str, found: str, known: str) -> None:
         super().__init__(
-            f"Blob {blob} of '{arrangement}' begins with {found!r}; this release reads {known!r}. Run the release that "
-            "wrote the checkpoint, or start the job from an empty one.",
+            f"Blob {blob} of '{arrangement}' begins with {found!r}, but this release reads {known!r}. Run the release "
+            "that wrote the checkpoint, or start the job from an empty one.",
             arrangement,
             blob,
         )
 
 
 class RowFailed(OperatorError):
-    """A row of the batch makes the requested computation fail; `seq` is the row's arrival number.
+    """The query's computation failed for a row of the batch; `seq` is the row's arrival number.
 
     Follow the advice in the message. The row cannot be skipped, because it could not be retracted later.
     """
@@ -88,14 +88,14 @@ class RowFailed(OperatorError):
         super().__init__(text)
         self.text = text
         self.row = row
-        """The row's index in the computed rows, or -1 if no computed row failed."""
+        """The row's index among the computed rows, or -1 if none of them failed."""
         self.seq = seq
-        """The arrival number. Both numbers are -1 if a function failed on a group, not on a single row."""
+        """The row's arrival number. Both `row` and `seq` are -1 if a function failed for a group instead of a row."""
         self.advice = advice
-        """A sentence without its full stop."""
+        """What the user can do, as a sentence without the final full stop."""
 
     def came_with(self, seq: int) -> RowFailed:
-        """Return the same error for a row with this arrival number."""
+        """Return the same error with `seq` as the row's arrival number."""
         return RowFailed(self.text, self.row, seq, self.advice)
 
     def __reduce__(self) -> tuple[type[RowFailed], tuple[str, int, int, str]]:
@@ -103,14 +103,14 @@ class RowFailed(OperatorError):
 
 
 class BatchTooLarge(OperatorError):
-    """One batch of one shard emits more bytes of rows than one Arrow array can hold.
+    """One shard emits more bytes in one batch than one Arrow array can hold.
 
     Lower `batch.max_rows`, increase the number of shards, or look for a join key with very many rows on both sides.
     """
 
     def __init__(self, rows: int, size: int) -> None:
         super().__init__(
-            f"One batch of one shard emits {rows} rows with {size} bytes, which do not fit into one block. Lower "
+            f"One batch of one shard emits {rows} rows with {size} bytes, which is more than one block can hold. Lower "
             "`batch.max_rows`, or look for a join key that has very many rows on both sides."
         )
         self.rows = rows

@@ -1,28 +1,30 @@
 """The contract between a stateful operator and its caller.
 
 The caller guarantees
-- that all changes of one key of one operator reach the same shard, and that a shard's batches arrive one at a time and
-  in order;
-- that `now` never decreases, and is the same when a batch is replayed; it is the time of the batch or, if the retention
-  of rows depends on their own times, a watermark;
+- that all of an operator's changes with the same key reach the same shard, and that a shard's batches arrive one at a
+  time and in order;
+- that `now` never decreases, and is the same when a batch is replayed; it is the batch's time or, if rows are retained
+  by their own times, a watermark;
 - that dead letters never reach an operator;
-- one `BlobStore` per name in `arrangements`, as the previous batch left it.
+- that every name in `arrangements` has a `BlobStore`, with the content that the previous batch left in it.
 
 The operator guarantees
-- that its result depends only on the changes, the stores and `now`, not on the position of changes in the batch: `seq`
+- that its result depends only on the changes, the stores and `now`, not on the position of changes in the batch; `seq`
   defines their order;
-- that the rows it emits are net: materialising them after every batch gives the operator's definition over the
-  materialised inputs, and an unchanged row is not emitted;
-- that retractions precede insertions (the order of changes: `operators.columns.emission`);
-- that if a downstream operator has a TTL (`refreshes` in its spec), an unchanged row is emitted as a refresh if the
-  batch wrote a row from which it is derived: once for each time that it is retracted and inserted, or kept;
-- that a refresh renews only the written-at of the row that it names, or of the oldest of several equal rows: if no row
-  expires, the result is the same with and without refreshes;
+- that the rows it emits are net: if they are applied after every batch, the resulting table equals the operator's
+  definition evaluated over its complete inputs, and an unchanged row is not emitted;
+- that retractions precede insertions (`operators.columns.emission` describes the order of changes);
+- that, if a downstream operator has a TTL (`refreshes` in this operator's spec), an unchanged row is emitted as a
+  refresh when the batch writes a row from which it is derived: once for each time that it is kept, or retracted and
+  inserted again;
+- that a refresh renews only the `written_at` of the row that it names, or of the oldest of several equal rows; if no
+  row expires, the result is the same with and without refreshes;
 - that a retraction without a matching row changes nothing and is returned in `unmatched`, unless it is counted in
   `expired`;
-- that an insertion into a join's input that replaces a row where none should exist is returned in `repeated`.
+- that an insertion into a join's input is returned in `repeated` if it replaces a row where none should exist.
 
-Not checked again: that hashes belong to keys, that payloads are valid under their schema, that unique keys are unique.
+The operator does not check that hashes belong to their keys, that payloads conform to their schema, or that unique keys
+are unique.
 """
 
 from __future__ import annotations
@@ -41,13 +43,14 @@ from rowkind.operators.columns.changes import Changes, Rows
 class Output:
     """The result of one batch of one shard: net changes (+I, -D), refreshes, unmatched retractions and state size.
 
-    - `merged_rows`: the number of rows of state that were read for merges.
-    - `expired`: the number of retractions that found no row in an input with a TTL, and whose rows are assumed to have
+    - `merged_rows`: the number of stored rows that were read for merges.
+    - `expired`: the number of retractions that found no row in an input with a TTL; their rows are assumed to have
       expired.
-    - `repeated`: insertions that found a row with their unique key, in an input in which insertions should replace no
-      row: the key is not unique, or an update lacks its -U.
-    - `failed`: changes that would be in `rows`, but have a result that does not fit its type, which is NULL here.
-    - `due`: the time, by the operator's own clock, before which nothing happens without changes; None for never.
+    - `repeated`: insertions that found a row with the same unique key, in an input whose insertions should not replace
+      rows: the key is not unique, or an update lacks its -U.
+    - `failed`: changes that are missing from `rows` because a result does not fit its type; the result is NULL here.
+    - `due`: the earliest time, by the operator's own clock, at which its output can change without new input; None if
+      it cannot.
     """
 
     emitted: Emitted
@@ -70,7 +73,7 @@ class Operator(Protocol):
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The name of each arrangement that the operator keeps, with its TTL in ms or None."""
+        """The operator's arrangements by name, each with its TTL in ms, or None if it has no TTL."""
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""

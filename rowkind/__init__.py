@@ -7,7 +7,7 @@
     rowkind.avro         rows in Avro format
     rowkind.service      the service: job file, plan, Spark, Kafka, command line
 
-The last three packages are folders at the top of the repository, linked from here.
+The last three packages are symbolic links to folders at the top of the repository.
 """
 
 from typing import TYPE_CHECKING, Any

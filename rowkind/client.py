@@ -1,12 +1,14 @@
 """Use a job's topics from Python: produce to its tables, and read its sinks.
 
-from rowkind.client import Producer, changes, table
+This example inserts a row, reads the current rows of a sink, and follows its changes:
 
-with Producer("job.yaml", "orders") as orders:
-orders.insert({"order_id": 1, "amount": "12.50"})
-for change in changes("job.yaml", "paid_orders", follow=True):
-print(change.kind, change.row)
-table("job.yaml", "paid_orders")    # a pyarrow.Table of the current rows
+    from rowkind.client import Producer, changes, table
+
+    with Producer("job.yaml", "orders") as orders:
+        orders.insert({"order_id": 1, "amount": "12.50"})
+    table("job.yaml", "paid_orders")    # a pyarrow.Table of the current rows
+    for change in changes("job.yaml", "paid_orders", follow=True):
+        print(change.kind, change.row)
 """
 
 from rowkind.service.client.consume import Change, changes, table

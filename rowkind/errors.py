@@ -1,6 +1,6 @@
 """The base class of all errors that Rowkind raises on purpose.
 
-Users see only the message of such an error, and scripts its exit code. Each package documents its tree of errors in a
+Users see only the error's message, and scripts see only its exit code. Each package documents its tree of errors in a
 module `errors`. Any other exception that reaches the command line is a bug.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 FAILED = 1
-"""The job could not start here, or a query failed. Nothing is lost: the next start repeats the batch."""
+"""The job could not start on this machine, or a query failed. Nothing is lost: the next start repeats the batch."""
 REFUSED = 2
 """The job or other input is refused. The message says where and why."""
 UNREACHABLE = 3

@@ -40,7 +40,7 @@ def size(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds in the two largest units: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min, 4 d 3 h."""
+    """Format seconds in at most two units: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min, 4 d 3 h."""
     if seconds < 10:
         return f"{seconds:.1f}{_TIED}s"
     whole = round(seconds)

@@ -1,1 +1,1 @@
-"""Everything that touches the world: job files, plans, Spark, Kafka, running queries."""
+"""The Rowkind service: job files, query plans, Spark and Kafka, and running queries."""

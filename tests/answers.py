@@ -1,7 +1,7 @@
-"""What DuckDB answers to a query over tables that are finished.
+"""DuckDB's answer to a query over complete tables.
 
-All tests of a process have one connection: to make one, or to insert rows one by one, takes ten times as long as a
-query over a few Arrow tables.
+All tests of a process share one connection: opening a connection or inserting rows one by one takes ten times as long
+as a query over a few Arrow tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Values = tuple[Any, ...]
 
 
 def answer(sql: str, tables: Mapping[str, tuple[str, Sequence[Values]]], *parameters: Any) -> list[Values]:
-    """The rows of a query, where times have the zone UTC; of a table, its columns as SQL declares them and its rows."""
+    """Return the rows of a query, with times in UTC; a table is its columns in SQL and its rows."""
     connection = _connection()
     for name, (columns, rows) in tables.items():
         schema = _schema(columns)

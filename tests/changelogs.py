@@ -1,7 +1,7 @@
-"""Small changelogs for tests of operators: rows are tuples of integers and None, under a fixed packed encoding.
+"""Small changelogs for tests of operators: rows are tuples of integers and None, in a fixed packed encoding.
 
-A `Change` names its input, its kind, its row and its arrival number; a `Table` says how a row's columns make the key
-and sub-key. `changes` packs a list of them as the operator takes them, `unpack` reads payloads back.
+A `Change` has its input, its kind, its row and its arrival number. A `Table` says which columns make the key and the
+sub-key. `changes` packs a list of changes in the form that operators take, and `unpack` decodes payloads.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Hash = Callable[[list[bytes]], Uint64s]
 
 @dataclass(frozen=True)
 class Table:
-    """Which columns of a row make its key and its sub-key, and which are in the payload."""
+    """The columns of a row that make its key, its sub-key and its payload."""
 
     key: tuple[int, ...]
     sub_key: tuple[int, ...] = ()
     payload: tuple[int, ...] = (0, 1, 2)
 
     def project(self, row: Row) -> Row:
-        """The columns of the row that are in the payload."""
+        """Return the columns of the row that are in the payload."""
         return tuple(row[column] for column in self.payload)
 
 
@@ -53,12 +53,12 @@ class Change:
 
 
 def pack(row: Row) -> bytes:
-    """A row as bytes: each column a marker and, unless it is None, eight bytes whose order is that of the numbers."""
+    """Return a row as bytes: per column a marker and, unless it is None, eight bytes that sort like the numbers."""
     return b"".join(b"\0" if value is None else b"\1" + (value + (1 << 63)).to_bytes(8, "big") for value in row)
 
 
 def unpack(payload: bytes) -> Row:
-    """The row that `pack` packed."""
+    """Return the row that `pack` packed."""
     values: list[int | None] = []
     position = 0
     while position < len(payload):
@@ -72,22 +72,22 @@ def unpack(payload: bytes) -> Row:
 
 
 def strong_hash(values: list[bytes]) -> Uint64s:
-    """The product's hash."""
+    """Return the hashes of the product."""
     return hash64(binary(values))
 
 
 def weak_hash(values: list[bytes]) -> Uint64s:
-    """A hash under which many different keys meet."""
+    """Return hashes under which many different keys collide."""
     return hash64(binary(values)) % np.uint64(3) << np.uint64(32)
 
 
 def constant_hash(values: list[bytes]) -> Uint64s:
-    """A hash under which all keys meet."""
+    """Return hashes under which all keys collide."""
     return np.zeros(len(values), np.uint64)
 
 
 def half_hash(values: list[bytes]) -> Uint64s:
-    """A hash that tells keys apart, but not by its upper half, so that all of them share a place."""
+    """Return hashes that distinguish keys, but not by the upper half, so that all keys share a place."""
     return hash64(binary(values)) & np.uint64(0xFFFFFFFF)
 
 
@@ -95,18 +95,18 @@ HASHES: tuple[Hash, ...] = (strong_hash, weak_hash, constant_hash, half_hash)
 
 
 def packed(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = strong_hash) -> Batch:
-    """The changes and refreshes as columns, in the order given; `tables` holds the table of each side."""
+    """Return the changes and refreshes as columns, in the given order; `tables` has the table of each side."""
     return split(batch, lambda part: changes(part, tables, hashed))
 
 
 def split(batch: Sequence[Change], columns: Callable[[Sequence[Change]], Changes]) -> Batch:
-    """The changes and, as insertions, the refreshes of a batch, each as `columns` packs them."""
+    """Return the changes and, as insertions, the refreshes of a batch, each packed by `columns`."""
     refreshes = [replace(change, kind=RowKind.INSERT) for change in batch if change.kind is None]
     return Batch(columns([change for change in batch if change.kind is not None]), columns(refreshes))
 
 
 def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = strong_hash) -> Changes:
-    """The changes as columns, in the order given; `tables` holds the table of each side."""
+    """Return the changes as columns, in the given order; `tables` has the table of each side."""
     keys: list[bytes | None] = []
     subs: list[bytes] = []
     hash_of: list[bytes] = []
@@ -129,7 +129,7 @@ def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = str
 
 
 def changed(rows: Rows) -> Counter[Row]:
-    """How often each row comes, negative where it goes."""
+    """Return how often each row is inserted; negative if it is retracted."""
     step: Counter[Row] = Counter()
     for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
         assert kind in (RowKind.INSERT, RowKind.DELETE), f"an operator emitted kind {kind}"
@@ -138,13 +138,13 @@ def changed(rows: Rows) -> Counter[Row]:
 
 
 def refreshed(emitted: Emitted) -> Counter[Row]:
-    """How often each row is refreshed."""
+    """Return how often each row is refreshed."""
     assert (emitted.refreshes.kind == RowKind.INSERT).all()
     return Counter(map(unpack, emitted.refreshes.payload.to_pylist()))
 
 
 def fold(view: Counter[Row], rows: Rows) -> None:
-    """Apply output rows to a materialised view; a row that goes without being there is a failure."""
+    """Apply output rows to a materialised view; fail if a retracted row is not in it."""
     for row, weight in changed(rows).items():
         view[row] += weight
         assert view[row] >= 0, f"{row} was taken back and is not there"
@@ -153,7 +153,7 @@ def fold(view: Counter[Row], rows: Rows) -> None:
 
 
 def net(rows: Rows) -> bool:
-    """Whether no row both comes and goes."""
+    """Return whether no row is both inserted and retracted."""
     signs: dict[bytes, set[int]] = {}
     for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
         signs.setdefault(payload, set()).add(kind)
@@ -161,5 +161,5 @@ def net(rows: Rows) -> bool:
 
 
 def show(batches: Iterable[Sequence[Change]]) -> str:
-    """A changelog as text, one change a line, batches apart."""
+    """Return a changelog as text, one change per line, with a line between batches."""
     return "\n--\n".join("\n".join(str(change) for change in batch) for batch in batches)

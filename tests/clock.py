@@ -1,4 +1,4 @@
-"""A clock for what asks for the time."""
+"""A clock that tests pass to code that reads the time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass
 class Clock:
-    """Stands still unless it is set."""
+    """A clock that does not advance unless it is set."""
 
     now: float
 
     def __call__(self) -> float:
-        """The time that was set."""
+        """Return the time that was set."""
         return self.now

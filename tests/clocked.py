@@ -1,4 +1,4 @@
-"""A job's query in the in-memory engine under a clock that the test drives, and that may be restarted at any moment."""
+"""A job's query in the in-memory engine, under a clock that the test drives, with a restart at any point."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from rowkind.service.query.memory import NOT_TRUNCATED, MemoryEngine, MemoryStat
 from rowkind.service.query.trial import read
 
 Line = tuple[str, str, Mapping[str, Any]]
-"""A table, a row kind's symbol, a row."""
+"""The table, the symbol of the row kind, and the row."""
 
 Shown = tuple[tuple[str, Any], ...]
-"""A row of the result, by its columns."""
+"""A row of the result as pairs of column and value."""
 
 
 def job_of(folder: Path, text: str) -> Job:
-    """The job that this YAML says."""
+    """Return the job in this YAML text."""
     (folder / "job.yaml").write_text(text)
     return load(folder / "job.yaml", {})
 
 
 @dataclass(frozen=True)
 class Committed:
-    """What a batch left behind for whoever goes on after it."""
+    """The state that a batch left behind for its successor."""
 
     state: MemoryState
     watermarks: pa.Buffer
@@ -46,7 +46,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Done:
-    """A batch that was done: what was there before it, what it took and what it gave."""
+    """A finished batch: the state before it, its input and its output."""
 
     before: Committed
     rows: Mapping[str, Rows]
@@ -56,7 +56,7 @@ class Done:
 
 
 class Restartable(MemoryEngine):
-    """An engine that remembers its last batch."""
+    """An engine that keeps its last batch, so that the batch can be repeated."""
 
     def __init__(self, sink: PhysicalSink, committed: Committed | None = None) -> None:
         super().__init__(sink)
@@ -69,22 +69,22 @@ class Restartable(MemoryEngine):
     def batch(
         self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
     ) -> dict[str, Changes]:
-        """As the engine's."""
+        """Process a batch as the engine does, and keep it."""
         before = self.committed()
         given = super().batch(rows, now, ended=ended, truncated=truncated)
         self.last = Done(before, rows, now, ended, given)
         return given
 
     def committed(self) -> Committed:
-        """What there is now, as it is kept."""
+        """Return the current state in its stored form."""
         return Committed(self._state.copy(), self._watermarks.to_blob(), dict(self.state))
 
 
 @dataclass
 class Clocked:
-    """A query with all that it has emitted so far: `view` has how often each row is in the folded result.
+    """A query with all its output so far: `view` has how often each row is in the folded result.
 
-    A row that is taken back without being there is in it less than never.
+    A row that is retracted without being in the result has a negative count.
     """
 
     job: Job
@@ -95,12 +95,12 @@ class Clocked:
 
     @classmethod
     def of(cls, job: Job) -> Clocked:
-        """The query of the sink `result`."""
+        """Return the query of the sink `result`."""
         sink = plan(job, "result")
         return cls(job, sink, Restartable(sink))
 
     def rows(self, *lines: Line) -> dict[str, Rows]:
-        """The lines as rows of their tables, with arrival numbers behind those of all lines before."""
+        """Return the lines as rows of their tables, with arrival numbers after those of all earlier lines."""
         if not lines:
             return {}
         texts = (json.dumps({"table": table, "op": op, "row": row}) for table, op, row in lines)
@@ -109,17 +109,17 @@ class Clocked:
         return {table: replace(rows, seq=rows.seq + before) for table, rows in batch.items()}
 
     def batch(self, now: int, *lines: Line) -> None:
-        """One batch at time `now`, in ms."""
+        """Run one batch at time `now`, in ms."""
         self._take(self.engine.batch(self.rows(*lines), now)[self.sink.name])
 
     def end(self, now: int = 0) -> None:
-        """The input has ended."""
+        """End the input."""
         self._take(self.engine.batch({}, now, ended=True)[self.sink.name])
 
     def restart(self) -> None:
-        """Begin anew with what there was before the last batch, do that once more, and go on after its commit.
+        """Restart from the state before the last batch, repeat the batch, and continue from its commit.
 
-        It gives the same again, in the same order, and leaves the same behind.
+        Assert that the repetition emits the same changes in the same order and leaves the same state.
         """
         done = self.engine.last
         assert done is not None, "a batch has been done"
@@ -138,7 +138,7 @@ class Clocked:
 
     @property
     def result(self) -> list[dict[str, Any]]:
-        """The folded result."""
+        """Return the folded result."""
         return [dict(row) for row in self.view.elements()]
 
 

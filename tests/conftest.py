@@ -1,4 +1,4 @@
-"""Fixtures that several folders of tests share."""
+"""Fixtures and pytest hooks that several folders of tests share."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.run.process import until
 from tests.seeds import few
 
 LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "system", "docs", "examples", "plan")
-"""The folders whose tests take seconds each, or stay together, the longest first."""
+"""The folders whose tests take seconds each, or must run in one process; the longest first."""
 SAMPLED = {"oracle": 1, "laws": 1, "flink": 8, "matrix": 12}
-"""How many parameters a quick run takes of each test of these folders, unless the mark `sampled` has another number."""
+"""How many parameters of each test a quick run takes in these folders, unless the mark `sampled` has another number."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of several processes each takes whole modules of those tests that need Spark or a broker, the longest first.
+    """Sample the tests; give each process whole modules of those that need Spark or a broker, the longest first.
 
-    Each has a session and a broker of its own, if any, and one process plans all cases of `tests/plan`. The many tests
-    that take no time fill what is left in the end.
+    Each process has its own Spark session and broker, if any, and one process plans all cases of `tests/plan`. The many
+    short tests come last and even out the load.
     """
     taken = {each for _, tests in itertools.groupby(items, _function) for each in _sample(list(tests))}
     config.hook.pytest_deselected(items=[each for each in items if each not in taken])
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fail where the marks go unheard, by a pytest that pytest-xdist does not know: all would be set up twice."""
+    """Fail if xdist groups are ignored because pytest-xdist is not active: every process would set up everything."""
     if session.config.getoption("loadgroup", default=False):
         for item in session.items:
             assert not item.get_closest_marker("xdist_group") or "@" in item.nodeid, f"{item.nodeid} has no group"
@@ -51,7 +51,7 @@ def _function(item: pytest.Item) -> str:
 
 
 def _sample(tests: list[pytest.Item]) -> Sequence[pytest.Item]:
-    """All tests of a function, or a few of them where it has many that are much alike."""
+    """Return all tests of a function, or only a few if it has many similar ones."""
     mark = tests[0].get_closest_marker("sampled")
     if mark is None and _folder(tests[0]) not in SAMPLED:
         return tests
@@ -69,14 +69,14 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """One real Kafka broker for the whole test process; tests keep apart by the names of their topics."""
+    """Start one real Kafka broker for the whole test process; tests use topics with different names."""
     with Broker() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def admin(broker: Broker) -> AdminClient:
-    """An admin client of the test process's broker."""
+    """Return an admin client of the test process's broker."""
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
 
 
@@ -85,7 +85,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def new_topic(admin: AdminClient) -> Callable[..., str]:
-    """Makes a topic under a name that no other test has; keyword arguments are topic settings, dots as underscores."""
+    """Return a function that creates a new topic; keyword arguments are topic settings with underscores for dots."""
 
     def make(partitions: int = 1, **settings: object) -> str:
         name = f"topic-{os.getpid()}-{next(_numbers)}"
@@ -99,7 +99,7 @@ def new_topic(admin: AdminClient) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of the test process: two cores, two partitions, a failed task is tried once more."""
+    """Start the one Spark session of the test process: two cores, two partitions, and one retry per failed task."""
     running = session(
         "tests", master="local[2,2]", parallelism=2, checkpoint=str(tmp_path_factory.mktemp("checkpoints"))
     )

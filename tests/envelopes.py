@@ -1,4 +1,4 @@
-"""Jobs over Debezium's JSON in this process: records through the reader's decoder, rows through the operators."""
+"""Run jobs over Debezium JSON in this process: records pass the reader's decoder, rows pass the operators."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Row = Mapping[str, Any]
 
 
 def envelope(op: str, before: Row | None = None, after: Row | None = None) -> bytes:
-    """An envelope as Debezium writes it without schemas."""
+    """Return an envelope as Debezium writes it without schemas."""
     return json.dumps({"before": before, "after": after, "op": op, "source": {"lsn": 1}}).encode()
 
 
 class DebeziumJob:
-    """A job with one sink over the table `t`, batch by batch; `letters` are the records that were no rows."""
+    """A job with one sink over the table `t`, run batch by batch; `letters` has the dead letters."""
 
     def __init__(self, folder: Path, sql: str, table: Mapping[str, Any], **sink: Any) -> None:
         named = {"format": "json", "mode": "debezium"} | dict(table)
@@ -54,7 +54,7 @@ class DebeziumJob:
         self._batches = self._offset = 0
 
     def batch(self, *records: tuple[bytes | None, bytes | None]) -> None:
-        """One batch of records, key and value, of partition 0."""
+        """Process one batch of records (key and value) of partition 0."""
         count = len(records)
         keys, values = (pa.array([each[at] for each in records], pa.binary()) for at in (0, 1))
         offsets = np.arange(self._offset, self._offset + count)
@@ -67,11 +67,11 @@ class DebeziumJob:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the result, in order."""
+        """Return the rows of the result, sorted."""
         return sorted(decode(self.sink.value, pa.array(self._fold.payloads, pa.binary())), key=str)
 
     def run(self, records: Sequence[tuple[bytes | None, bytes | None]], size: int) -> list[dict[str, Any]]:
-        """The result after all of these, so many a batch."""
+        """Return the result after all of these records, in batches of `size`."""
         for start in range(0, len(records), size):
             self.batch(*records[start : start + size])
         return self.rows

@@ -1,6 +1,6 @@
-"""`python -m tests.house [ROOT]` measures how the code is built: the table that a change of structure is judged by.
+"""`python -m tests.house [ROOT]` measures the structure of the code, for comparison before and after a refactoring.
 
-Limits on these numbers are in tests/unit/test_house.py.
+tests/unit/test_house.py has limits on these numbers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PACKAGES = ("operators", "avro", "service")
 NODE = re.compile(r"(?:physical\.)?(?:Logical|Physical)[A-Z]\w*")
 NO_NODE = re.compile(r"(?:Logical|Physical)(?:Node|Input|AggregateCall|WindowCall|Define|JoinKind)")
 SHORT = 60
-"""A module of fewer lines with one importer may belong into it."""
+"""A module with fewer lines and one importer may belong in that importer."""
 LONG = 50
-"""A function has fewer lines."""
+"""A function must have fewer lines."""
 
 
 class House:
@@ -35,14 +35,14 @@ class House:
         self.nodes = {path: statements(root / path) for path in self.texts}
 
     def matches(self) -> Iterator[tuple[str, int]]:
-        """Each `match` over nodes of a plan, with its place and how many arms it has."""
+        """Yield each `match` over plan nodes, with its location and its number of arms."""
         for path, nodes in self.nodes.items():
             for node in nodes:
                 if isinstance(node, ast.Match) and any(map(_names_node, node.cases)):
                     yield f"{path}:{node.lineno}", len(node.cases)
 
     def lines_importing_nodes(self) -> int:
-        """How many lines do nothing but import classes of nodes."""
+        """Return the number of lines that only import node classes."""
         found = 0
         for path, nodes in self.nodes.items():
             lines = self.texts[path].splitlines()
@@ -55,7 +55,7 @@ class House:
 
     @cached_property
     def imports(self) -> Mapping[str, set[str]]:
-        """By module, the modules of the house that it imports."""
+        """For each module, the modules of the packages that it imports."""
         known = {_dotted(path) for path in self.texts}
         found: dict[str, set[str]] = defaultdict(set)
         for path, nodes in self.nodes.items():
@@ -67,7 +67,7 @@ class House:
         return found
 
     def small_with_one_importer(self) -> list[str]:
-        """Modules of few lines that one module imports."""
+        """Return the modules with few lines that only one module imports."""
         importers: dict[str, set[str]] = defaultdict(set)
         for module, imported in self.imports.items():
             for each in imported - {module}:
@@ -76,7 +76,7 @@ class House:
         return sorted(each for each, by in importers.items() if len(by) == 1 and sizes.get(each, SHORT) < SHORT)
 
     def rooms(self, folder: str, depth: int) -> tuple[set[str], set[tuple[str, str]]]:
-        """The rooms of a folder, which are its modules and folders so deep, and the arrows of imports between them."""
+        """Return the modules and subfolders of a folder down to `depth`, and the imports between them."""
 
         def room(module: str) -> str | None:
             parts = module.split(".")
@@ -89,7 +89,7 @@ class House:
         return rooms, inside
 
     def long_functions(self) -> list[str]:
-        """Functions of too many lines, with how many they have."""
+        """Return the functions that are too long, with their line counts."""
         return [
             f"{path}:{node.lineno} {node.name} {length}"
             for path, nodes in self.nodes.items()
@@ -108,7 +108,7 @@ def _dotted(path: Path) -> str:
 
 
 def measured(root: Path = ROOT) -> Mapping[str, int]:
-    """The table."""
+    """Return the table of measurements."""
     house = House(root)
     matches = list(house.matches())
     operators, between = house.rooms("operators", 1)

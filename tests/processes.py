@@ -1,4 +1,4 @@
-"""The processes of this machine, as /proc has them."""
+"""The processes of this machine, read from /proc."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def descendants(root: int) -> list[int]:
-    """The processes that one has started, and those that they have."""
+    """Return the ids of all descendants of a process."""
     children = _children()
     found, left = [], [root]
     while left:
@@ -17,7 +17,7 @@ def descendants(root: int) -> list[int]:
 
 
 def command(pid: int) -> bytes:
-    """The command line of a process, nothing if it has ended."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

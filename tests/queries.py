@@ -1,4 +1,4 @@
-"""Physical plans by hand, and one of them that has every operator, with its data and its SQL."""
+"""Hand-written physical plans, among them one with every operator, with its data and its SQL."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ BY_KEY = PhysicalInput("one row per key", None, by_seq=True)
 
 
 def column(record: Record, name: str) -> Expression:
-    """A bare column."""
+    """Return a reference to a column."""
     return Expression(f'"{name}"', record.type(name), (name,), name, name)
 
 
 def by(record: Record, *names: str, null_safe: bool = True, drop_null: bool = False) -> Key:
-    """Bare columns as a key."""
+    """Return a key of columns."""
     return Key(tuple(column(record, name) for name in names), (null_safe,) * len(names), drop_null)
 
 
 def select(record: Record, *outputs: str | tuple[str, Expression], padded: bool = False, **rest: Any) -> Calc:
-    """A calc over `record`: columns by name, expressions with a name for them; all columns if none is given."""
+    """Return a calc over `record`: columns by name and expressions with their names; all columns if none is given."""
     named = [(each, column(record, each)) if isinstance(each, str) else each for each in outputs or record.names]
     output = Record.of(
         {name: f"{each.type.sql}{'' if each.type.nullable else ' NOT NULL'}" for name, each in named}, record.name
@@ -64,14 +64,14 @@ def select(record: Record, *outputs: str | tuple[str, Expression], padded: bool 
 
 
 def scan(name: str, record: Record, mode: ChangelogMode, calc: Calc, *primary_key: str) -> PhysicalScan:
-    """A scan of the table that is called as its record, from a topic of that name."""
+    """Return a scan of the table and topic named like its record."""
     return PhysicalScan(f"scan_{name}", SourceTable(record.name, record.name, mode, record, primary_key), calc, name)
 
 
 def aggregation(
     record: Record, group: Sequence[str], calls: Sequence[PhysicalAggregateCall], *, retracts: bool = True
 ) -> Aggregation:
-    """Calls over rows of `record`, by some columns or over all rows."""
+    """Return calls over rows of `record`, grouped by some columns or global."""
     columns = {name: record.type(name) for name in group} | {call.name: call.type for call in calls}
     output = Record.of(
         {name: f"{type_.sql}{'' if type_.nullable else ' NOT NULL'}" for name, type_ in columns.items()}, "aggregate"
@@ -80,17 +80,17 @@ def aggregation(
 
 
 def call(name: str, function: Any, type_: str, *arguments: str, distinct: bool = False) -> PhysicalAggregateCall:
-    """A call of an aggregate function over columns."""
+    """Return a call of an aggregate function over columns."""
     return AggregateCall(function, arguments, Type.of(type_), distinct=distinct).named(name, f"{function}({arguments})")
 
 
 def counting(record: Record) -> Aggregation:
-    """COUNT(*) over everything, as a column `n`."""
+    """Return COUNT(*) over all rows, as a column `n`."""
     return aggregation(record, (), [call("n", "count", "BIGINT NOT NULL")])
 
 
 def counted(name: str, node: PhysicalNode, calc: Calc, *, fused: bool = False) -> PhysicalAggregate:
-    """The node that counts everything."""
+    """Return the node that counts all rows."""
     return PhysicalAggregate(name, node, counting(node.calc.output), calc=calc, fused=fused)
 
 
@@ -123,11 +123,11 @@ both_ AS (
 SELECT ranked.*, (SELECT count(*) FROM orders) AS n FROM ranked WHERE place <= 2
 """
 NAMED = f"{EVERYTHING[: EVERYTHING.index('free AS')].rstrip().removesuffix(',')} FROM named"
-"""The join in the middle of `EVERYTHING`, as a query of its own."""
+"""The join in the middle of `EVERYTHING`, as its own query."""
 
 
 def everything(*, fused: bool = True) -> PhysicalSink:
-    """`EVERYTHING` as a plan in which every operator is; with `fused`, those that can be are."""
+    """Return `EVERYTHING` as a plan with every operator; with `fused`, operators that can be fused are."""
     exact = PhysicalNormalize(
         "normalize_1",
         scan("o", ORDERS, "retract", select(ORDERS, key=by(ORDERS, "order_id")), "order_id"),
@@ -174,7 +174,7 @@ def everything(*, fused: bool = True) -> PhysicalSink:
 
 
 def named() -> PhysicalSink:
-    """`NAMED` as a plan, made of what is in the plan of `EVERYTHING`."""
+    """Return `NAMED` as a plan, built from nodes of the plan of `EVERYTHING`."""
     (join,) = (node for node in walk(everything()) if isinstance(node, PhysicalJoin) and node.node == "join_1")
     row = join.schema.select(["customer", "orders", "total", "largest", "amounts", "name"])
     calc = select(join.schema, *row.names, nets=True)
@@ -183,7 +183,7 @@ def named() -> PhysicalSink:
 
 
 def _names(*, fused: bool) -> PhysicalNormalize:
-    """The customers, with the row that each change takes back."""
+    """Return the customers, with the row that each change replaces."""
     by_id = select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True, replaced_by=("id",))
     calc = select(CUSTOMERS, key=by(CUSTOMERS, "id", null_safe=False), side=1, padded=True, nets=True)
     scanned = scan("c", CUSTOMERS, "upsert", by_id, "id")
@@ -191,7 +191,7 @@ def _names(*, fused: bool) -> PhysicalNormalize:
 
 
 def _free(named: PhysicalJoin) -> PhysicalJoin:
-    """NOT IN, with the facts about the whole table made of the table itself."""
+    """Return NOT IN, with the facts about the whole table derived from the table itself."""
     row = named.calc.output
     order = SubKeyPart(column(row, "total"), descending=True, nulls_first=False), SubKeyPart(column(row, "customer"))
     missing = Expression('"who" IS NULL', Type.of("BOOLEAN NOT NULL"), ("who",), "who IS NULL")
@@ -213,7 +213,7 @@ def _free(named: PhysicalJoin) -> PhysicalJoin:
 
 
 def _guests(row: Record) -> PhysicalJoin:
-    """A semi join whose rows are made like those of `row`."""
+    """Return a semi join whose rows have the columns of `row`."""
     none = Expression("0", Type.of("BIGINT NOT NULL"), (), "0")
     name = Expression("'guest'", Type.of("STRING"), (), "'guest'")
     outputs = (
@@ -245,7 +245,7 @@ def _guests(row: Record) -> PhysicalJoin:
 
 
 def _ranked(*inputs: PhysicalJoin) -> PhysicalRank:
-    """The first two of each name, with their place."""
+    """Return the first two rows of each name, with their place."""
     row = inputs[0].calc.output
     numbered = row.concat(Record.of({"place": "INT NOT NULL"}, row.name))
     return PhysicalRank(
@@ -264,7 +264,7 @@ def _ranked(*inputs: PhysicalJoin) -> PhysicalRank:
 
 
 class Shop:
-    """The tables of `EVERYTHING`, changed at random, and what SQL makes of them."""
+    """The tables of `EVERYTHING`, changed at random, and the SQL result over them."""
 
     def __init__(self, seed: str) -> None:
         print(f"seed '{seed}'")
@@ -276,7 +276,7 @@ class Shop:
         self._seq = 0
 
     def batch(self, changes: int) -> Mapping[str, Rows]:
-        """The changes of each table in one more batch; a table may have none."""
+        """Return the changes of each table in one more batch; a table may have none."""
         done: list[tuple[Record, RowKind, dict[str, Any]]] = []
         for _ in range(changes):
             done += self._dice.choice([self._order, self._order, self._customer, self._block, self._visit])()
@@ -286,7 +286,7 @@ class Shop:
         }
 
     def result(self, sql: str = EVERYTHING) -> Counter[tuple[Any, ...]]:
-        """The rows that the query has now."""
+        """Return the current rows of the query."""
         with duckdb.connect() as connection:
             for record, rows in (
                 (ORDERS, self._orders.values()),
@@ -304,7 +304,7 @@ class Shop:
         return Rows(np.array([kind for kind, _ in changes], np.int8), seq, codec.encode(record, columns))
 
     def _order(self) -> list[tuple[Record, RowKind, dict[str, Any]]]:
-        """A new order, one that is replaced without its old row, or one that goes."""
+        """Insert an order, replace one without its old row, or delete one."""
         number = self._dice.randrange(12)
         old = self._orders.pop(number, None)
         if old is not None and self._dice.random() < 0.4:
@@ -335,12 +335,12 @@ class Shop:
 
 
 def rows_of(record: Record, payloads: Sequence[bytes]) -> Counter[tuple[Any, ...]]:
-    """Packed rows as the tuples that DuckDB gives."""
+    """Return packed rows as DuckDB's tuples."""
     decoded = codec.read(record, pa.array(payloads, pa.binary()))
     columns = [decoded.column(name).to_pylist() for name in record.names]
     return Counter(zip(*columns, strict=True))
 
 
 def stateful(sink: PhysicalSink) -> list[PhysicalOperator]:
-    """All operators of a plan, inputs first."""
+    """Return all operators of a plan, inputs first."""
     return [node for node in walk(sink) if not isinstance(node, PhysicalSink | PhysicalScan | PhysicalUnion)]

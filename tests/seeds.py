@@ -1,9 +1,8 @@
-"""How many random cases a test looks at: few in every run, fewer in a quick one, and more where somebody has the time.
+"""How many random cases a test tries: few in every run, fewer in a quick run, more in a long one.
 
-With `ROWKIND_TEST_SEEDS=10` in the environment, as `make soak` has it, there are ten times as many, and with 0.3, as
-`make test` has it, a third. With less than 0.1, as `make quick` has it, the batches are few, too, and of the parameters
-of an oracle, of a law and of a test with the mark `sampled` a few are taken (`tests/conftest.py`). The first cases are
-always the same.
+`ROWKIND_TEST_SEEDS` in the environment is a factor: 10 in `make soak`, 0.3 in `make test`. Below 0.1, as in `make
+quick`, cases also have fewer batches, and each test of an oracle, of a law or with the mark `sampled` runs with only a
+few parameters (`tests/conftest.py`). The first cases are always the same.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _SHORT = TIMES < 0.5
 
 
 def seeds(count: int = 1) -> range:
-    """The numbers of the cases, from 0: so many unless more or fewer are asked for, and always one."""
+    """Return the numbers of the cases from 0: `count` times the factor, and at least one."""
     return range(max(1, round(count * TIMES)))
 
 
 def drawn(name: str, numbers: Iterable[int]) -> Iterator[random.Random]:
-    """The dice of each case; a case that fails is found again by its seed, which is printed."""
+    """Yield a random generator per case, and print its seed, by which a failing case can be repeated."""
     for number in numbers:
         seed = f"{name} {number}"
         print(f"seed '{seed}'")
@@ -34,17 +33,17 @@ def drawn(name: str, numbers: Iterable[int]) -> Iterator[random.Random]:
 
 
 def some(cases: Iterable[Case]) -> Sequence[Case]:
-    """All of an exhaustive test's cases, or every third where there are to be fewer."""
+    """Return all cases of an exhaustive test, or every third one in a shorter run."""
     return list(cases)[:: 3 if _SHORT else 1]
 
 
 def few(cases: Sequence[Case], most: int) -> Sequence[Case]:
-    """All cases, or where the tests are to be quick `most` of them at equal distances."""
+    """Return all cases, or in a quick run `most` of them at equal distances."""
     if not QUICK or len(cases) <= most:
         return cases
     return [cases[number * len(cases) // most] for number in range(most)]
 
 
 def batches(count: int) -> int:
-    """After how many batches a case is over: `count`, or half of them, or a quarter where it is to be quick."""
+    """Return the number of batches of a case: `count`, half of it in a shorter run, a quarter in a quick run."""
     return -(-count // (4 if QUICK else 2)) if _SHORT else count

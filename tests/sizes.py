@@ -1,8 +1,7 @@
-"""Every size at which the code goes another way, so that a test can set all of them to a few rows or bytes.
+"""Every size at which the code changes its behavior, so that a test can set all of them to a few rows or bytes.
 
-A size is a constant of a module. The code reads the constant where it needs it, and copies it nowhere; so a test sets
-one by `monkeypatch.setattr`, and `sized` sets all of them. `tests/unit/test_sizes.py` finds constants that are missing
-here.
+A size is a module constant. The code reads the constant where it needs it and never copies it. A test can therefore set
+one with `monkeypatch.setattr`, or all with `sized`. `tests/unit/test_sizes.py` finds constants that are missing here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PIECES = {
     "rowkind.operators.columns.exact_doubles.ROUNDS": 1,
     "rowkind.avro.walk._FEW": 1,
 }
-"""Rows or bytes that are taken at a time, by the name of the constant, and the least that each can be."""
+"""Rows or bytes processed at a time: the name of the constant and its smallest valid value."""
 
 RELEASES = {
     "rowkind.service.plan.passes.delay_until_final.AT_ONCE": 1,
@@ -56,23 +55,24 @@ STATE = {
     "rowkind.operators.arrangement.compaction.MOST_GARBAGE": 0,
     "rowkind.operators.arrangement.compaction.MOST_IN_VAIN": 0,
 }
-"""How much of state is read before more is read, and how state is cut and merged."""
+"""How much state is read at a time, and how state is split and merged."""
 
 SHARES = (
     "rowkind.operators.rank.local_top_k.WORTH",
     "rowkind.operators.aggregate.partial.WORTH",
     "rowkind.service.execute.grouping_sets._WORTH",
 )
-"""The share of rows up to which a step pays."""
+"""The share of rows up to which an optional step is worth its cost."""
 
 _ALWAYS = 1e9
 
 
 @contextmanager
 def sized(size: int | None, *, releases: bool = True) -> Iterator[None]:
-    """Set all sizes to this one; None leaves them. If it is odd, steps that may pay are always taken, and else never.
+    """Set all sizes to this value; None leaves them.
 
-    `releases`: also how many rows a batch releases.
+    With an odd value optional steps always run, with an even value never. `releases`: also set how many rows a batch
+    releases.
     """
     if size is None:
         yield

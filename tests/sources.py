@@ -1,4 +1,4 @@
-"""The modules of the tree as syntax trees, each parsed once per process, for the tests of how the code is written."""
+"""The modules of the tree as syntax trees, parsed once per process, for tests of the code's style."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LOOKED_AT = (
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """The module in a file."""
+    """Return the syntax tree of the module in a file."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
 def statements(path: Path) -> tuple[ast.AST, ...]:
-    """The functions, imports, matches, parameters and annotated names in a file, at any depth."""
+    """Return the functions, imports, matches, parameters and annotated names in a file, at any depth."""
     return tuple(each for each in ast.walk(parsed(path)) if isinstance(each, _LOOKED_AT))

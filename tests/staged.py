@@ -1,7 +1,7 @@
-"""A job stage by stage as Spark runs it, in this process: tasks that read, shards, blocks, and state by the stage.
+"""A job run stage by stage as on Spark, but in this process: reading tasks, shards, blocks, and state per stage.
 
-What Spark decides is decided at random: which task reads which changes, and in what order blocks reach a shard. State
-is Spark's own double of it in memory. Everything else is what a job runs.
+Spark's choices are random here: which task reads which changes, and in which order blocks reach a shard. State is in
+PySpark's own in-memory test double. Everything else is the code that a job runs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from rowkind.service.spark.processor import OperatorProcessor
 _BROKEN = "rowkind_broken_promises_total"
 
 Edge = tuple[int, int, bytes]
-"""A block with the label of its shard and its level."""
+"""The label of its shard, its level, and a block."""
 
 
 @dataclass
 class Staged:
-    """The query of a sink over so many `shards`; a chunk of a table has so many `rows`, and all chunks are shuffled."""
+    """The query of a sink over `shards`; tables are read in shuffled chunks of `rows` rows."""
 
     job: Job
     sink: PhysicalSink
@@ -53,7 +53,7 @@ class Staged:
         self._stages = [TwsTester(each) for each in _processors(self._graph, self.job, self.shards)]
 
     def batch(self, tables: Mapping[str, Rows], now: int, *, ended: bool = False) -> Changes:
-        """What is written in one more batch at time `now`, in ms."""
+        """Return the changes that one more batch writes at time `now`, in ms."""
         edges = [*self._read(tables, ended=ended)]
         for stage in self._stages:
             edges = [edge for label, own in self._shuffled(edges) for edge in _staged(stage, label, own, now)]
@@ -64,11 +64,11 @@ class Staged:
 
     @property
     def broken(self) -> dict[str, float]:
-        """How often which promise of which table was said to be broken."""
+        """Return how often each promise of each table was reported as broken."""
         return {name: count for name, count in self.counters.items() if name.startswith(_BROKEN) and count}
 
     def _read(self, tables: Mapping[str, Rows], *, ended: bool) -> Iterator[Edge]:
-        """What the tasks send that read."""
+        """Yield the blocks that the reading tasks send."""
         whole, labels = self._graph, self._labels
         for each in whole.scans:
             for chunk in _chunks(pruned(each.scan, tables), self.rows):
@@ -80,7 +80,7 @@ class Staged:
         yield from ((label, level, marks) for level in whole.timed_levels for label in labels)
 
     def _shuffled(self, edges: Iterable[Edge]) -> Iterator[tuple[int, list[Edge]]]:
-        """The blocks of each shard, in any order."""
+        """Yield the blocks of each shard in random order."""
         found: dict[int, list[Edge]] = defaultdict(list)
         for edge in edges:
             found[edge[0]].append(edge)

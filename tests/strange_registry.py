@@ -1,4 +1,4 @@
-"""A registry of schemas, over HTTP, that can be made to misbehave as proxies and registries under load do."""
+"""A schema registry over HTTP that can misbehave as proxies and overloaded registries do."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PAGE = b"<html><body><h1>Gateway</h1></body></html>"
 
 
 class StrangeRegistry(RegistryServer):
-    """Serves a folder as the registry of `rowkind dev` does, until `misbehaves` names one of `MISBEHAVIOURS`.
+    """Serves a folder like the registry of `rowkind dev`, until `misbehaves` names one of `MISBEHAVIOURS`.
 
-    `schemas` are further ones by their ids, any text at all. `asked` counts requests.
+    `schemas` has further schemas by id; their text may be anything. `asked` counts requests.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class StrangeRegistry(RegistryServer):
         self.misbehaves = misbehaviour
 
     def end(self) -> None:
-        """Behave again; whoever is kept waiting is let go."""
+        """Behave normally again and release the requests that are waiting."""
         self.misbehaves = ""
         self._well.set()
 
@@ -65,7 +65,7 @@ class StrangeRegistry(RegistryServer):
 
 
 class _Answering:
-    """What is used here of a handler of the standard library."""
+    """The parts of a standard-library request handler that are used here."""
 
     rfile: socket.SocketIO
     wfile: socket.SocketIO
@@ -109,7 +109,7 @@ def _hangs(_: _Answering, well: threading.Event) -> None:
 
 
 def _drips(head: bytes) -> _Misbehaviour:
-    """A byte now and then, each well within what a client waits for one."""
+    """Send a byte at intervals, each shorter than a client's read timeout."""
 
     def drip(handler: _Answering, well: threading.Event) -> None:
         handler.wfile.write(head)
@@ -146,4 +146,4 @@ MISBEHAVIOURS: Mapping[str, _Misbehaviour] = {
     "drip of the head": _drips(b"HTTP/1.1 200 OK\r\nX-Drip: "),
     "drip of the body": _drips(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{"),
 }
-"""What a registry, or what lies before it, may do instead of answering. None of it is its word on a schema."""
+"""Responses that a registry, or a proxy in front of it, may send instead of an answer; none judges a schema."""

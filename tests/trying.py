@@ -1,4 +1,4 @@
-"""What `rowkind try --fold` prints, in this process."""
+"""Run `rowkind try --fold` in this process and return its rows."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def folded(
     batch_rows: int = 1,
     **settings: Any,
 ) -> list[dict[str, Any]]:
-    """The rows that are left of a query in the end, from left to right; `settings` are others of the job.
+    """Return the rows that are left of a query at the end of the input; `settings` are further settings of the job.
 
-    Raises PlanError and JobError for a job that is refused, and ExpressionError.
+    Raises PlanError and JobError if the job is refused, and ExpressionError.
     """
     return outcome(job(folder, sql, tables, sink=sink, **settings), changes, batch_rows)
 
 
 def job(folder: Path, sql: str, tables: Tables, *, sink: Mapping[str, Any] | None = None, **settings: Any) -> Job:
-    """A job of one query. Raises JobError."""
+    """Return a job with one query. Raises JobError."""
     document = {
         "job": "tried",
         "tables": {name: {"topic": name} | dict(table) for name, table in tables.items()},
@@ -46,7 +46,7 @@ def job(folder: Path, sql: str, tables: Tables, *, sink: Mapping[str, Any] | Non
 
 
 def outcome(job: Job, changes: Iterable[Change], batch_rows: int, engine: Engine | None = None) -> list[dict[str, Any]]:
-    """The rows that are left in the end; the end of the changes is the end of time, unless there is an `engine`."""
+    """Return the rows that are left at the end; without an `engine`, the end of the changes ends the input."""
     batches = read(job, map(json.dumps, changes), "changes.jsonl", batch_rows)
     planned = plan(job, "o")
     if engine is None:
@@ -56,5 +56,5 @@ def outcome(job: Job, changes: Iterable[Change], batch_rows: int, engine: Engine
 
 
 def inserts(table: str, rows: Sequence[Mapping[str, Any]]) -> list[Change]:
-    """Rows that come into a table."""
+    """Return changes that insert rows into a table."""
     return [{"table": table, "op": "+I", "row": dict(row)} for row in rows]

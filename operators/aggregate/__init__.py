@@ -1,1 +1,1 @@
-"""Aggregates by group."""
+"""Grouped aggregation."""

@@ -1,8 +1,8 @@
-"""Accumulators: the state of an aggregate function for a group, which can be added up in any order.
+"""Accumulators: an aggregate function's state for a group. Accumulators can be added up in any order.
 
 An accumulator works on *parts*: columns with one element per row or per group. `lift` turns single rows into a part,
 `total` adds up parts by group, and `finish` computes the result. Rows, partial sums and stored sums have the same form.
-Except for extremes, each element has a sign, so that a retraction is a subtraction.
+Except for `Extremes`, each element has a sign, so that a retraction is a subtraction.
 
     counts     COUNT, BOOL_AND, BOOL_OR         a count, or the counts of true and of false
     sums       SUM, AVG                         a count, and an exact number (`operators.columns.exact_numbers`,
@@ -14,9 +14,9 @@ Except for extremes, each element has a sign, so that a retraction is a subtract
     gathered   COLLECT_LIST, LISTAGG, MODE, …   nothing: they read all values of a group (`aggregate.gathered`)
     custom     user-defined functions           the state and the result, see `aggregate.group_function`
 
-MIN_BY and MAX_BY are MIN and MAX of bytes that compare by the order and end in the value. FIRST and LAST are MIN and
-MAX of bytes that begin with the arrival number (`operators.aggregate.arrivals`). So each of them keeps a single value
-if rows are only inserted.
+MIN_BY and MAX_BY are computed as MIN and MAX of byte strings: the comparable bytes of the ordering value, followed by
+the value. FIRST and LAST are computed as MIN and MAX of byte strings that begin with the arrival number
+(`operators.aggregate.arrivals`). If rows are only inserted, each of these functions therefore stores a single value.
 """
 
 from __future__ import annotations
@@ -41,35 +41,37 @@ from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
 
 AccumulatorColumn = Any
-"""A part of rows or groups, opaque to all but the accumulator that made it."""
+"""A part with an element per row or group. Only the accumulator that created it knows its content."""
 
 AccumulatorPiece = tuple[AccumulatorColumn, Indices, Int64s]
 """A part, the group of each of its elements, and the multiplicity of each: +1 or -1 per row."""
 
 
 Gather = Callable[[pa.Array, Indices, Int64s, int], pa.Array]
-"""A function of all values: takes values, the group and multiplicity of each, and the number of groups."""
+"""A function of all values of each group, given the values, the group and multiplicity of each, and the number of
+groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorCall:
     """One call of an aggregate function.
 
-    - `type`: the type of the result. BIGINT for COUNT; BIGINT, DOUBLE or a decimal of the argument's scale for SUM;
+    - `type`: the type of the result. BIGINT for COUNT; BIGINT, DOUBLE or a decimal with the argument's scale for SUM;
       DOUBLE or a decimal for AVG; BOOLEAN or the argument's type for the others. A result that does not fit its type is
       NULL.
-    - `argument`: the name of the argument among the spec's arguments; None for COUNT(*). COUNT(DISTINCT a, b) has one
-      argument: both packed into bytes, NULL if either is NULL.
+    - `argument`: the argument's name among the spec's arguments; None for COUNT(*). COUNT(DISTINCT a, b) has one
+      argument: both values packed into bytes, or NULL if either is NULL.
     - `argument_type`: the Arrow type of the argument: an integer, a float, decimal128, boolean, a date or time, text or
-      bytes. SUM and AVG take numbers; BIT_AND, BIT_OR and BIT_XOR integers; BOOL_AND and BOOL_OR booleans; moments
-      doubles or a struct of two. MIN_BY, MAX_BY, FIRST, LAST and gathered functions take bytes.
-    - `filter`: the name of a boolean column among the arguments; only rows for which it is true count.
-    - `grows`: the input may have retractions, but never retracts the extreme value without inserting a better one.
-    - `gather`: for a function of all values of a group, the function itself.
-    - `stage`: the step of an aggregate that is computed in several steps. The first step returns packed accumulators,
-      and the last step takes them as argument. The calls of all steps are equal, `argument_type` included, except that
-      the first step differs in `type`.
-    - `custom`: the implementation of a user-defined function. Its arguments are one struct.
+      bytes. SUM and AVG take numbers. BIT_AND, BIT_OR and BIT_XOR take integers. BOOL_AND and BOOL_OR take booleans.
+      Moments take doubles, or a struct of two doubles. MIN_BY, MAX_BY, FIRST, LAST and gathered functions take bytes.
+    - `filter`: the name of a boolean column among the arguments; only rows in which it is true are aggregated.
+    - `grows`: the input may have retractions, but never retracts the minimum or maximum without inserting a better
+      value.
+    - `gather`: the function itself, if it is computed from all values of a group.
+    - `stage`: which step this call is, if the aggregate is computed in several steps. The first step returns packed
+      accumulators, and the last step takes them as its argument. The calls of all steps are equal, including
+      `argument_type`; only the first step's `type` differs.
+    - `custom`: the implementation of a user-defined function, which takes its arguments as one struct.
     """
 
     function: AggregateFunction
@@ -85,14 +87,14 @@ class AccumulatorCall:
 
 
 class Accumulator(Protocol):
-    """The state of one call; `kinds` are the kinds of its columns, as for `packed_columns.unpack`."""
+    """The operations on the state of one aggregate call."""
 
     @property
     def kinds(self) -> str:
-        """One letter per column of a part."""
+        """The kinds of a part's columns, one letter each, as in `packed_columns.unpack`."""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
-        """Return a part of single rows: `counted` says which of them count; NULL arguments do not."""
+        """Return a part with one element per row. NULL arguments, and rows not in `counted`, are not aggregated."""
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> AccumulatorColumn:
         """Return the sums of `count` groups over all pieces."""
@@ -101,7 +103,7 @@ class Accumulator(Protocol):
         """Return the part as columns that can be packed."""
 
     def of_columns(self, columns: Sequence[Column]) -> AccumulatorColumn:
-        """Return the part of these columns."""
+        """Return the part that `to_columns` converted to these columns."""
 
     def finish(self, part: AccumulatorColumn) -> pa.Array:
         """Return the result of each group."""
@@ -109,17 +111,17 @@ class Accumulator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """One or two counts. The counts of a group are never negative, except after rows have expired."""
+    """One or two counts per group. Counts are never negative, except after rows have expired."""
 
     call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
-        """The kinds of the counts."""
+        """The column kinds of the counts."""
         return "n" if self.call.function == "count" else "nn"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> list[Int64s]:
-        """Return 1 for each row that counts, else 0."""
+        """Return 1 for each row to count, and 0 for the others."""
         there = counts_where(values, counted)
         if self.call.function == "count":
             return [there.astype(np.int64)]
@@ -140,7 +142,7 @@ class Counts:
         return [*columns]
 
     def finish(self, part: list[Int64s]) -> pa.Array:
-        """Return the count, or for BOOL_AND and BOOL_OR the result; NULL if there are no values."""
+        """Return the count, or the result of BOOL_AND or BOOL_OR, which is NULL if there are no values."""
         if self.call.function == "count":
             return pa.array(np.maximum(part[0], 0), pa.int64()).cast(self.call.type)
         true, false = part
@@ -149,7 +151,7 @@ class Counts:
 
 
 SumsPart = tuple[Int64s, Any]
-"""Counts, and `ExactDoubles` or `ExactNumbers`."""
+"""The counts, and the sums as `ExactDoubles` or `ExactNumbers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class Sums:
 
     @property
     def kinds(self) -> str:
-        """The kinds of the count and of the number."""
+        """The column kinds of the count and the sum."""
         return "nffb" if self._doubles else "nb"
 
     @property
@@ -172,7 +174,7 @@ class Sums:
         return bool(pa.types.is_decimal(self.call.argument_type))
 
     def lift(self, values: pa.Array | None, counted: Mask) -> SumsPart:
-        """Return the value of each row; zero if it does not count."""
+        """Return each row's value, or zero if the row is not aggregated."""
         assert values is not None
         there = counts_where(values, counted)
         count = there.astype(np.int64)
@@ -190,12 +192,12 @@ class Sums:
         return counts, (ExactDoubles if self._doubles else ExactNumbers).total(numbers, count)
 
     def to_columns(self, part: SumsPart) -> list[Column]:
-        """Return the columns of the count and of the number."""
+        """Return the columns of the count and the sum."""
         count, number = part
         return [count, *number.to_columns()] if self._doubles else [count, number.to_bytes()]
 
     def of_columns(self, columns: Sequence[Column]) -> SumsPart:
-        """Return the count and the number."""
+        """Return the count and the sum."""
         count, *number = columns
         return count, ExactDoubles.of_columns(*number) if self._doubles else ExactNumbers.of_bytes(*number)
 
@@ -215,12 +217,12 @@ class Sums:
         return self._decimal_mean(number, count)
 
     def _decimal_mean(self, number: ExactNumbers, count: Int64s) -> pa.Array:
-        """Return the quotient rounded half up, as Spark does; it has at most 20 more decimals than the argument."""
+        """Return the mean, rounded half up as in Spark. It has at most 20 more decimal places than the argument."""
         scale = self.call.argument_type.scale  # type: ignore[union-attr]
         sums = number.to_decimals(pa.decimal128(38, scale)).cast(pa.decimal256(38, scale))
         counts = pa.array(count, pa.int64(), mask=count <= 0).cast(pa.decimal256(19, 0))
         quotient = pc.round(pc.divide(sums, counts), self.call.type.scale, "half_towards_infinity")
-        # If retractions were of rows that were not present, a mean may be larger than any value.
+        # If rows were retracted that were not present, a mean may be larger than any value.
         digits = self.call.type.precision - self.call.type.scale
         if digits < quotient.type.precision - quotient.type.scale:
             limit = pa.scalar(Decimal(1).scaleb(digits), quotient.type)
@@ -229,24 +231,24 @@ class Sums:
 
 
 def misfits(results: pa.Array, counts: Int64s) -> Mask:
-    """Return which results of SUM or AVG do not fit their type; `counts` are their numbers of values."""
+    """Return which results of SUM or AVG do not fit their type; `counts` has the number of values of each."""
     return ~to_mask(results.is_valid()) & (counts > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Extremes:
-    """The least or the greatest value of each group, NULL if there is none. Signs are ignored."""
+    """The minimum or maximum of each group, or NULL if it has no values. Signs are ignored."""
 
     call: AccumulatorCall
     kinds: str = "b"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
-        """Return the value of each row; NULL if it does not count."""
+        """Return each row's value, or NULL if the row is not aggregated."""
         assert values is not None
         return values if counted.all() else pc.if_else(pa.array(counted), values, None)
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> pa.Array:
-        """Return the extreme value of each group."""
+        """Return the minimum or maximum of each group."""
         values = pa.concat_arrays([pa.array([], self._type), *(part for part, _, _ in pieces)])
         group = np.concatenate([np.empty(0, np.int64), *(group for _, group, _ in pieces)])
         if values.null_count:
@@ -263,7 +265,7 @@ class Extremes:
         return values.take(pa.array(winner, mask=winner < 0))
 
     def to_columns(self, part: pa.Array) -> list[Column]:
-        """Return the bytes of the value, null if there is none."""
+        """Return each value as bytes, or null if there is no value."""
         there = to_mask(part.is_valid())
         if there.all():
             return [value_bytes.to_bytes(part)]
@@ -276,9 +278,9 @@ class Extremes:
         return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
     def finish(self, part: pa.Array) -> pa.Array:
-        """Return the value in canonical form, as it will be read from state for its retraction.
+        """Return the value in canonical form, in which a later retraction reads it from state.
 
-        For arrivals, return the value without the arrival number.
+        For FIRST and LAST, return the value without the arrival number.
         """
         if self.call.function in ARRIVALS:
             return arrived(part)
@@ -299,7 +301,7 @@ def _with_zeros(values: pa.Array) -> pa.Array:
 
 
 def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int64s:
-    """Return the sums of `count` groups; each piece has numbers, the group of each, and its sign."""
+    """Return the sums of `count` groups. A piece has numbers, with the group and sign of each."""
     sums = np.zeros(count, np.int64)
     for numbers, group, sign in pieces:
         np.add.at(sums, group, numbers * sign)
@@ -307,5 +309,5 @@ def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int6
 
 
 def summed_each(pieces: Sequence[AccumulatorPiece], numbers: int, count: int) -> list[Int64s]:
-    """Return the sums of each of the `numbers` columns of parts."""
+    """Return the group sums of each of the parts' `numbers` columns."""
     return [summed([(part[at], group, sign) for part, group, sign in pieces], count) for at in range(numbers)]

@@ -1,38 +1,39 @@
 """Aggregate: one row per group, with the results of the aggregate calls.
 
-Maintains GROUP BY with the functions of `operators.aggregate.function`, each with FILTER and DISTINCT.
+This operator maintains GROUP BY with the functions in `operators.aggregate.function`. Each function supports FILTER and
+DISTINCT.
 
-State. Arrangement "groups" stores one row per group, which is replaced when it changes: the group columns and the
-accumulators. Accumulators are updated incrementally from the batch (`operators.aggregate.accumulators`). Arrangement
-"values" exists only if a call needs the values themselves: DISTINCT, extremes such as MIN and MAX over an input that
-retracts, and functions of all values such as COLLECT_LIST (`operators.aggregate.arranged_values`). Arrangement "views"
-exists only if a user-defined aggregate stores views: collections that it reads on demand
-(`operators.aggregate.group_views`). Arrangement "ends" exists only if groups end at a time in their results
+State. Arrangement "groups" stores one row per group, with the group columns and the accumulators, and replaces it when
+it changes. Accumulators are updated incrementally from the batch (`operators.aggregate.accumulators`). Arrangement
+"values" exists only if a call needs the values themselves: for DISTINCT, for MIN, MAX and similar functions over an
+input with retractions, and for functions of all values such as COLLECT_LIST (`operators.aggregate.arranged_values`).
+Arrangement "views" exists only if a user-defined aggregate stores views: collections that it reads on demand
+(`operators.aggregate.group_views`). Arrangement "ends" exists only if groups end at a time that is one of their results
 (`operators.aggregate.timer_queue`).
 
-The walk:
+A batch is processed in these steps:
 - Look up the touched groups.
 - Add the batch's rows to the counts of their values.
 - Add up the stored accumulators, the batch's rows, and the values that appeared or disappeared.
-- If an extreme value disappeared and no better value replaced it, search for the next one.
-- If a function needs all values, read those of the touched groups.
+- If a group's minimum or maximum disappeared and no better value replaced it, search for the next one.
+- If a function needs all values, read the values of the touched groups.
 - Emit the old row as -D and the new row as +I if they differ.
 
-A group without rows is removed, together with its state. The single row of a global aggregate stays, with COUNT 0.
+A group without rows is removed together with its state. Only a global aggregate's row stays, with COUNT 0. If a group
+receives more retractions than it has rows, the latest retractions are unmatched and have no effect. The operator cannot
+check whether a retracted row belonged to the group: the input must be exact.
 
-If a group receives more retractions than it has rows, the latest of them are unmatched and have no effect. The operator
-cannot check whether a retracted row belonged to the group: the input must be exact.
+Integers and decimals are summed exactly. If a sum does not fit its type, it is NULL or, for the spec's `fallible`
+calls, the group's row fails: the row, and later its retraction, are returned in `failed`. Doubles are also summed
+exactly, and rounded once for the result. Sums therefore do not depend on the order of rows, and retracting rows
+restores the earlier sum.
 
-Integers and decimals are summed exactly. If a sum does not fit its type, it is NULL, or the group's row fails: the row
-is returned in `failed`, and later so is its retraction. Doubles are summed exactly too, and rounded once for the
-result. So sums do not depend on the order of rows, and retracting rows restores the earlier sum.
-
-Expiry. A group expires as a whole when it has not been written for the TTL. Its row stays in the output, as in Flink.
-Flink ignores retractions for an expired group. Here they are unmatched or, if the group has started again, are applied
-to the new group. Every change writes its group; a refresh of one of its rows does so if the group exists. If a
-downstream operator has a TTL, a group that is written without a change of its result is emitted as a refresh. Groups
-that are closed by a watermark are evicted in the same way, by a time in their columns or, with arrangement "ends", by a
-time in their result. No more rows arrive for these groups.
+Expiry. A group expires as a whole when it has not been written for the length of the TTL. Its row stays in the output,
+as in Flink. Flink ignores retractions for an expired group. In Rowkind, they are unmatched or, if the group has been
+created again, applied to the new group. Every change writes its group. A refresh of one of the group's rows also writes
+the group if it exists. If a downstream operator has a TTL, a group that is written without changing its result is
+emitted as a refresh. Groups that a watermark closes are evicted in the same way, by a time in their columns or, with
+arrangement "ends", by a time in their results. No more rows arrive for these groups.
 """
 
 from __future__ import annotations
@@ -67,16 +68,16 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """The operator. Its state is in the stores, not in this object.
+    """The aggregate operator. Its state is in the stores, not in this object.
 
-    Side 0 has raw changes, side 1 the output of `partial`.
+    Side 0 receives raw changes, and side 1 the output of `partial`.
     """
 
     spec: AggregateSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The groups with their TTL in ms, and their values and views, which are stored for twice that time."""
+        """The arrangements with their TTLs in ms. Values and views have twice the TTL of the groups."""
         ttl = self.spec.ttl_ms
         groups: dict[str, int | None] = {"groups": ttl}
         beside = [name for name, there in (("values", self.spec.streams), ("views", self.spec.views)) if there]
@@ -124,7 +125,7 @@ class Aggregate:
         return Output(written.emitted, none, total.state, total.merged_rows, failed=written.failed)
 
     def _beside(self, stores: Mapping[str, BlobStore], groups: GroupState, lifted: Lifted, now: int) -> _Beside:
-        """Open the values and views of the touched groups; they live as long as their groups."""
+        """Open the values and views of the touched groups, which live as long as their groups."""
         spec = self.spec
 
         def opened(name: str) -> Arrangement:
@@ -139,7 +140,7 @@ class Aggregate:
         return _Beside(values, views)
 
     def _totals(self, changes: Changes, lifted: Lifted, groups: GroupState, beside: _Beside) -> list[AccumulatorColumn]:
-        """Return each accumulator of every group after the batch; `beside` has the values and views of the groups."""
+        """Return the accumulators of all groups after the batch; `beside` has the values and views of the groups."""
         spec = self.spec
         values, views = beside.values, beside.views
         touched = []
@@ -174,7 +175,7 @@ class Aggregate:
     def _gathered(
         self, groups: GroupState, parts: list[AccumulatorColumn], values: ArrangedValues
     ) -> tuple[GroupState, list[AccumulatorColumn]]:
-        """Compute the functions of all values of each group, before the batch and after it."""
+        """Compute the functions of all values for each group, both before and after the batch."""
         pairs = zip(self.spec.accumulators, self.spec.sources, strict=True)
         wanted = {number: at for number, (one, at) in enumerate(pairs) if isinstance(one, Gathered) and at is not None}
         if not wanted:
@@ -214,7 +215,7 @@ class _Beside:
         return [each.finish() for each in self.arrangements]
 
     def refresh(self, groups: GroupState, now: int, ttl_ms: int) -> GroupState:
-        """Rewrite the values and views of groups whose last full rewrite is a TTL old; return the groups."""
+        """Rewrite the values and views of groups whose last full rewrite is at least a TTL old; return the groups."""
         due = (groups.at >= 0) & (groups.refreshed <= now - ttl_ms)
         for each in (self.values, self.views):
             if each is not None:
@@ -235,9 +236,9 @@ def _custom(
     views: Callable[[int], Views],
     batch: tuple[Lifted, Changes],
 ) -> CustomPart:
-    """Return the groups of a user-defined function after the batch; the first of the pieces is the stored groups.
+    """Return a user-defined function's part after the batch; the first piece has the stored groups.
 
-    Raises RowFailed with the arrival number of the row.
+    Raises RowFailed with the arrival number of the failed row.
     """
     try:
         return accumulator.after(pieces[0], pieces[1:], alive, views)
@@ -250,12 +251,12 @@ def _custom(
 
 
 def _views(views: GroupViews | None, first: int) -> Callable[[int], Views]:
-    """Return a function from a group to the views of one user-defined function, the first of which has this number."""
+    """Return a function that maps a group to one user-defined function's views, which are numbered from `first`."""
     return lambda group: Views(views, group, first)
 
 
 def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: GroupState) -> Mask:
-    """Return the latest retractions of each group beyond the number of rows that it has."""
+    """Return the retractions that exceed the number of rows in their group; these are the latest ones of the group."""
     unmatched = np.zeros(len(changes), np.bool_)
     row, rows = lifted.row, lifted.rows
     of, sign = groups.of_change[row], changes.weight[row]
@@ -278,7 +279,7 @@ def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: GroupState) 
 
 
 def _came_and_went(accumulator: Accumulator, touched: TouchedValues) -> AccumulatorPiece:
-    """Return the values that a group gained (+1) and the values that it lost (-1)."""
+    """Return the values that each group gained (+1) or lost (-1)."""
     touched = touched.filter((touched.before > 0) != (touched.after > 0))
     values = value_bytes.from_bytes(touched.value, touched.stream.type)
     part = accumulator.lift(values, np.ones(len(values), np.bool_))
@@ -288,7 +289,10 @@ def _came_and_went(accumulator: Accumulator, touched: TouchedValues) -> Accumula
 def _extremes(
     accumulator: Extremes, before: AccumulatorPiece, touched: TouchedValues, values: ArrangedValues, count: int
 ) -> AccumulatorColumn:
-    """Return the extremes after the batch. If the old value was retracted without a better one, read the next one."""
+    """Return each group's minimum or maximum after the batch.
+
+    If the old value was retracted and no better one was inserted, the next one is read from state.
+    """
     stored, of_stored, ones = before
     live = touched.filter(touched.after > 0)
     came = value_bytes.from_bytes(live.value, live.stream.type), live.group, np.ones(len(live.group), np.int64)
@@ -315,7 +319,7 @@ def _extremes(
 
 
 def _lost(stored: pa.BinaryArray, of_stored: Indices, dead: TouchedValues, groups: int) -> Mask:
-    """Return which stored values of groups have no rows any more."""
+    """Return which of the groups' stored values no longer have any rows."""
     old = np.full(groups, -1)
     old[of_stored] = np.arange(len(of_stored))
     suspects = np.flatnonzero((old >= 0)[dead.group])

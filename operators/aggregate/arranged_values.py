@@ -1,19 +1,21 @@
-"""Arranged values: for each group, the different values of an argument and the number of rows with each.
+"""Arranged values: for each group, an argument's distinct values and the number of rows with each value.
 
-DISTINCT and functions of all values need them, and so do MIN and MAX if rows may be retracted. One arrangement stores
-the values of all such arguments of an aggregate. Each argument is a *stream*. An entry is a group, a stream and a
-value; its weight is the number of input rows, and it is replaced when that number changes.
+DISTINCT and functions of all values need arranged values, and so do MIN and MAX if rows may be retracted. One
+arrangement stores the values of all such arguments of an aggregate. Each argument is called a *stream*. An entry
+consists of a group, a stream and a value. Its weight is the number of input rows with the value; if that number
+changes, the entry is replaced.
 
-The *place* of an entry is its 64-bit position in the order of a run: the upper half of the group's hash, followed by 32
-bits of the value. These are bits of the value's hash if values are only counted, and of its order if the least or the
-greatest is wanted. So if the minimum of a group is retracted, the next one is found by reading places upwards from the
-old one, in growing steps, instead of reading the whole group. Text is ordered by its first four letters there; if these
-are all equal, the whole group is read. Arrivals have the place of their value, where a retraction finds the oldest. To
-find the next arrival, the whole group is read.
+An entry's *place* is its 64-bit sort position within a run: the upper half of the group's hash, followed by 32 bits
+derived from the value. If values are only counted, these are bits of the value's hash. If the minimum or maximum is
+wanted, they represent the value's order. If a group's minimum is retracted, the next one is then found by reading
+upwards from the old place, in growing steps, instead of reading the whole group. Text is represented by its first four
+letters; if all values of a group share them, the whole group is read. An arrival's place is derived from the hash of
+its value, so that a retraction finds the oldest arrival of the value. To find the next arrival, the whole group is
+read.
 
-Retracting a value that is not present has no effect. Values live as long as their group. This needs care only with a
-TTL, where a group expires as a whole. Values are stored with twice the group's TTL. All values of a group are rewritten
-when the group is written a TTL after their last rewrite. Values older than the creation of their group do not count.
+Retracting a value that is not present has no effect. Values live as long as their group. With a TTL, a group expires as
+a whole, so its values are stored with twice the group's TTL. If a group is written at least a TTL after the last
+rewrite of its values, all of them are rewritten. Values older than their group do not count.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ _GROWTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An argument whose values are stored for rows for which `filter` is true.
+    """An argument whose values are stored, for the rows in which `filter` is true.
 
-    `placed_by` says which bits form the place: the value's hash, its order (for extremes), its order as comparable
-    bytes ("key"), or the hash of the arrived value ("arrival").
+    `placed_by` says which bits form the place: those of the value's hash ("hash"), its order ("order"), its order as
+    comparable bytes ("key"), or the hash of the value without its arrival number ("arrival").
     """
 
     argument: str
@@ -63,7 +65,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class ValueRows:
-    """Rows of one stream: the number of each row's change, its value, and its multiplicity."""
+    """Rows of one stream: each row's value and multiplicity, and the index of the change that it belongs to."""
 
     row: Indices
     value: pa.BinaryArray
@@ -82,7 +84,10 @@ class ValueRows:
 
 @dataclass(frozen=True, slots=True)
 class GroupKeys:
-    """The touched groups by number: hash, key, the time from which their values count, and the time of new values."""
+    """The touched groups, by number.
+
+    Values that were written before `born` do not count. New values are written with the time `written_at`.
+    """
 
     hash: Uint64s
     key: pa.BinaryArray
@@ -92,7 +97,7 @@ class GroupKeys:
 
 @dataclass(frozen=True, slots=True)
 class TouchedValues:
-    """Values of one stream with their groups, and how many rows had each before the batch and have it after."""
+    """Values of one stream with their groups, and the number of rows with each value before and after the batch."""
 
     stream: Stream
     group: Indices
@@ -130,7 +135,7 @@ class ArrangedValues:
         self._touched: list[TouchedValues] = []
 
     def apply(self, rows: Sequence[tuple[Indices, ValueRows]]) -> list[TouchedValues]:
-        """Add the rows of each stream, given with their groups, to the counts; return the touched values."""
+        """Add each stream's rows, which are given with their groups, to the counts; return the touched values."""
         rows = [
             self._settled(number, *each) if stream.placed_by == "arrival" else each
             for number, (stream, each) in enumerate(zip(self._streams, rows, strict=True))
@@ -183,13 +188,13 @@ class ArrangedValues:
         return _PlacedRows(groups, streams, sub_key, code, place)
 
     def _same(self, placed: _PlacedRows, stored: Entries) -> Groups:
-        """Group equal values of one group and stream, over the rows followed by the stored entries."""
+        """Group equal values of the same group and stream, among the rows followed by the stored entries."""
         hashes, key = self._groups.hash[placed.group], self._groups.key.take(pa.array(placed.group))
         codes = np.concatenate([mix(hashes, placed.code), mix(stored.hash, hash64(stored.sub_key))])
         return group(codes, [concat_binary([key, stored.key]), concat_binary([placed.sub_key, stored.sub_key])])
 
     def every(self, numbers: Sequence[int]) -> list[TouchedValues]:
-        """Return all values of all groups in these streams, touched by the batch or not."""
+        """Return all values of the groups in these streams, whether or not the batch touches the values."""
         wanted = np.arange(len(self._groups.hash))
         of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash), wanted)
         found = []
@@ -204,9 +209,10 @@ class ArrangedValues:
     def next_values(
         self, stream: Stream, wanted: Indices, start: pa.BinaryArray, *, upwards: bool
     ) -> tuple[Indices, pa.BinaryArray]:
-        """Read values of these groups from `start` on, up or down, until each group has its next value.
+        """Read the groups' values from `start`, upwards or downwards, until each group has its next value.
 
-        Returns only values that the batch does not touch, with their groups. A group without further values has none.
+        The result has only values that the batch does not touch, with their groups. Groups without further values are
+        missing.
         """
         groups, number = self._groups, self._streams.index(stream)
         if not stream.ordered:
@@ -242,7 +248,7 @@ class ArrangedValues:
         self.arrangement.append(self._entries(of, entries.sub_key, entries.place, entries.weight))
 
     def _of_groups(self, entries: Entries, wanted: Indices) -> tuple[Indices, Entries]:
-        """Return the entries of these groups that are not older than their group and not touched, with their groups."""
+        """Return these groups' untouched entries that are not older than their group, each with its group."""
         groups = self._groups
         numbers = group(
             np.concatenate([groups.hash[wanted], entries.hash]),
@@ -305,7 +311,7 @@ def _sub(number: int, values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _once(of: Indices, entries: Entries, rows: Indices) -> tuple[Indices, Int64s]:
-    """Return one entry per value of a group, and its total multiplicity.
+    """Return one entry for each value of a group, and the value's total multiplicity.
 
     If the clock is set back, two batches may write a value at the same time, which gives two entries.
     """
@@ -327,7 +333,7 @@ def _begins_with(sub_key: pa.BinaryArray, number: int) -> Mask:
 
 
 def _intervals(upper: Uint64s, low: Int64s, high: Int64s) -> tuple[Uint64s, Uint64s]:
-    """Return intervals of places; groups that share the upper half get one interval that covers all of theirs."""
+    """Return intervals of places. Groups that share the upper half get one interval, which covers all of theirs."""
     order = np.argsort(upper)
     upper, low, high = upper[order], low[order], high[order]
     starts = np.flatnonzero(np.concatenate(([True], upper[1:] != upper[:-1])))

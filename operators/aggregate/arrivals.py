@@ -1,8 +1,8 @@
-"""Arrivals: values with their arrival numbers, so that FIRST and LAST can be computed as extremes.
+"""Arrivals: values with their arrival numbers, so that FIRST and LAST can be computed as minimum and maximum.
 
-An arrival is the arrival number of the change that brought the value, as 8 bytes in comparable order, followed by the
-value. A retraction has the value, but not the arrival number of the row that it retracts: `settled` finds the number.
-Of rows with equal values the oldest is retracted first, as in all operators and in Flink.
+An arrival consists of the arrival number of the change that inserted the value, as 8 comparable bytes, and the value. A
+retraction has the value, but not the arrival number of the row that it retracts: `settled` finds the number. If several
+rows have equal values, the oldest is retracted first, as in all operators and in Flink.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def arrivals(seq: Int64s, values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def arrived(column: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the values of arrivals; NULL stays NULL."""
+    """Return the values of arrivals, without their arrival numbers; NULL stays NULL."""
     if not column.null_count:
         return without_first(column, _WIDTH)
     there = to_mask(column.is_valid())
@@ -37,7 +37,7 @@ def arrived(column: pa.BinaryArray) -> pa.BinaryArray:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Arrivals with the group of each, and how often it is present or inserted; negative if retracted."""
+    """Arrivals with the group of each, and the number of times that it is stored or inserted; negative if retracted."""
 
     group: Indices
     value: pa.BinaryArray
@@ -47,7 +47,7 @@ class Arrivals:
 def settled(changes: Arrivals, stored: Arrivals) -> Arrivals:
     """Return the changes, with each retraction assigned to the oldest arrivals of its value.
 
-    `stored` are the present arrivals of the retracted values. Retractions that find no arrival are left out.
+    `stored` has the stored arrivals of the retracted values. Retractions that find no arrival are left out.
     """
     came = np.flatnonzero(changes.times > 0)
     value = concat_binary([stored.value, changes.value.take(pa.array(came))])

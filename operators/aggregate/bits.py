@@ -1,7 +1,7 @@
-"""BIT_AND, BIT_OR and BIT_XOR, kept as the number of rows that have each bit set, so that rows can be retracted.
+"""BIT_AND, BIT_OR and BIT_XOR. They store how many rows have each bit set, so that rows can be retracted.
 
-A bit of the result is set if all rows have it (BIT_AND), any row has it (BIT_OR), or an odd number of rows have it
-(BIT_XOR). Small counts take one byte each.
+A bit of the result is set if all rows have it set (BIT_AND), any row has it set (BIT_OR), or an odd number of rows have
+it set (BIT_XOR). Small counts take one byte each.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from rowkind.operators.columns.changes import Int64s, Mask
 from rowkind.operators.columns.packed_columns import Column
 
 _Numbers = npt.NDArray[np.int8] | Int64s
-"""The number of rows, followed by the number of rows with each bit, lowest bit first; one column per row or group."""
+"""The number of rows, then the number of rows with each bit set, lowest bit first; one column per row or group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """The counts of each bit of an integer argument, and the count of rows."""
+    """The number of rows, and for each bit of an integer argument the number of rows that have it set."""
 
     call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
-        """The kinds of the counts."""
+        """The column kinds of the counts."""
         return "n" * (1 + 8 * self._unsigned.itemsize)
 
     @property
@@ -38,7 +38,7 @@ class Bits:
         return np.dtype(f"u{self.call.argument_type.bit_width // 8}")
 
     def lift(self, values: pa.Array | None, counted: Mask) -> _Numbers:
-        """Return the bits of each row; zeros if it does not count."""
+        """Return the bits of each row, or zeros if the row is not aggregated."""
         assert values is not None
         there = counts_where(values, counted)
         plain = values.fill_null(0).to_numpy(zero_copy_only=False)
@@ -54,11 +54,11 @@ class Bits:
         return [*part.astype(np.int64)]
 
     def of_columns(self, columns: Sequence[Column]) -> _Numbers:
-        """Return the counts of these columns."""
+        """Return the counts that `to_columns` converted to these columns."""
         return np.stack([np.asarray(column) for column in columns])
 
     def finish(self, part: _Numbers) -> pa.Array:
-        """Return the bits of the result; NULL if no row counts."""
+        """Return the result, or NULL if there are no values."""
         rows, having = part[0], part[1:]
         match self.call.function:
             case "bit_and":

@@ -1,9 +1,9 @@
-"""Gathered functions: those that are computed from all values of a group, such as COLLECT_LIST, LISTAGG and MODE.
+"""Gathered functions: functions computed from all values of a group, such as COLLECT_LIST, LISTAGG and MODE.
 
 They have no accumulator. Only the values themselves are stored (`operators.aggregate.arranged_values`). For each group
-that the batch touches, the values are read and the function is computed twice: over the values before the batch and
-over those after it. So the cost of a change is proportional to the number of different values of its group, and no
-result is stored. PERCENTILE_CONT and PERCENTILE_DISC are gathered functions too.
+that the batch touches, the values are read, and the function is computed twice: over the values before the batch, and
+over the values after it. The cost of a change is therefore proportional to the number of distinct values in its group.
+No result is stored. PERCENTILE_CONT and PERCENTILE_DISC are gathered functions too.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rowkind.operators.columns.packed_columns import Column
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The result of each group. It takes the place of a sum here, but cannot be added up further."""
+    """The results of a gathered function. Unlike the sums of other accumulators, they cannot be added up further."""
 
     call: AccumulatorCall
     kinds: str = ""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
-        """Return the values, which always come from the arranged values."""
+        """Return the values unchanged; they always come from the arranged values."""
         assert values is not None
         assert counted.all(), "every arranged row counts"
         return values
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> pa.Array:
-        """Compute the function over the values of each group; the signs are multiplicities, 0 for an absent value."""
+        """Compute the function over each group's values; signs are multiplicities, and 0 for an absent value."""
         assert self.call.gather is not None
         assert self.call.argument_type is not None
         empty = value_bytes.from_bytes(pa.array([], pa.binary()), self.call.argument_type)

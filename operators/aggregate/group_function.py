@@ -1,9 +1,9 @@
 """User-defined aggregate functions: add rows, retract rows, merge states and return the result, group by group.
 
-Each function has an opaque state per group, which this module sees only as bytes, and may have views
+Each function has an opaque state per group, which is stored as bytes, and may have views
 (`operators.aggregate.group_views`). The result is stored with the state, because an emitted row must be retracted
-exactly as it was emitted. A batch's insertions are applied before its retractions, so that a row that the batch
-replaces is never missing in between.
+exactly as it was emitted. A batch's insertions are applied before its retractions, so that a function never sees a
+group without a row that the batch replaces.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rowkind.operators.errors import RowFailed
 
 
 class GroupFunction(Protocol):
-    """A function of the rows of a group; must be picklable. Its methods raise ValueError with a one-line message."""
+    """A function of a group's rows. It must be picklable, and its methods raise ValueError with a one-line message."""
 
     @property
     def views(self) -> Sequence[ViewCodec]:
-        """The codecs of its views."""
+        """The codecs of the function's views."""
 
     def create(self) -> Any:
         """Return the state of a group without rows."""
@@ -39,13 +39,13 @@ class GroupFunction(Protocol):
         """Serialize states."""
 
     def add(self, state: Any, rows: pa.StructArray, views: Views) -> Any:
-        """Return the state after adding the arguments of these rows."""
+        """Return the state after adding these rows' arguments."""
 
     def retract(self, state: Any, rows: pa.StructArray, views: Views) -> Any:
-        """Return the state after retracting the arguments of these rows."""
+        """Return the state after retracting these rows' arguments."""
 
     def merge(self, state: Any, other: Any) -> Any:
-        """Return the state of the rows of both states."""
+        """Return the combined state of both states' rows."""
 
     def result(self, state: Any, views: Views) -> Any:
         """Return the result of a group."""
@@ -59,7 +59,7 @@ class GroupFunction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The views of one function in one group; `of` is None if there are none."""
+    """One function's views in one group, numbered from `first`; `of` is None if there are no views."""
 
     of: GroupViews | None
     group: int
@@ -68,7 +68,7 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class CustomRows:
-    """Single rows: their arguments, and which of them count."""
+    """Single rows: their arguments, and which rows are aggregated."""
 
     arguments: pa.StructArray
     counted: Mask
@@ -93,13 +93,13 @@ class Custom:
     kinds: str = "bb"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> CustomRows:
-        """Return rows as they are; rows whose argument struct is null do not count."""
+        """Return the rows unchanged. Rows whose argument struct is null are not aggregated."""
         assert isinstance(values, pa.StructArray), "a function has at least one argument"
         there = counted & to_mask(values.is_valid()) if values.null_count else counted
         return CustomRows(values, there)
 
     def total(self, pieces: Sequence[CustomPiece], count: int) -> CustomPart:
-        """Add up inserted rows before the shuffle: states without results."""
+        """Combine inserted rows into states without results, before the shuffle."""
         everything = np.ones(count, np.bool_)
         return self.after(None, pieces, everything, lambda group: Views(None, group, 0))
 
@@ -110,10 +110,10 @@ class Custom:
         alive: Mask,
         views: Callable[[int], Views],
     ) -> CustomPart:
-        """Return the `stored` groups after all pieces; the function is not called for groups that are not `alive`.
+        """Return the `stored` groups after applying all pieces. Groups that are not `alive` are skipped.
 
-        Without stored groups there are no results: the groups are then a task's partial ones, before the shuffle.
-        Groups that are not alive get an empty state. Raises RowFailed.
+        If `stored` is None, the groups are a task's partial groups before the shuffle, and have no results. For groups
+        that are not alive, the function is not called, and the state is empty. Raises RowFailed.
         """
         function, count = self.function, len(alive)
         states: dict[int, Any] = {}
@@ -121,7 +121,7 @@ class Custom:
         touched = np.zeros(count, np.bool_)
         if stored is not None:
             part, group, _ = stored
-            assert isinstance(part, CustomPart), "the stored value is a partial state"
+            assert isinstance(part, CustomPart), "stored groups must have states and results"
             states = dict(zip(group.tolist(), function.load(part.states), strict=True))
             before = dict(zip(group.tolist(), part.results.to_pylist(), strict=True))
         for part, group, sign in pieces:
@@ -157,7 +157,7 @@ class Custom:
         return [part.states, part.results]
 
     def of_columns(self, columns: Sequence[Column]) -> CustomPart:
-        """Return the part of these two columns."""
+        """Return the part that `to_columns` converted to these columns."""
         return CustomPart(*columns)
 
     def finish(self, part: CustomPart) -> pa.Array:
@@ -194,7 +194,7 @@ class Custom:
             touched[of] = True
 
     def _failing(self, part: CustomRows, rows: Indices, sign: int) -> int:
-        """Find the first row on which `add` fails if it is the only row of a group, else the last of the rows."""
+        """Return the first inserted row for which `add` fails on an empty state, or else the last of the rows."""
         if sign > 0:
             for row in rows.tolist():
                 try:

@@ -2,8 +2,8 @@
 
 A group is stored as one row: its packed group columns, the columns of its accumulators in the order of the spec, and,
 if values or views are stored, two times: when the group was created and when its values were last rewritten. For
-COUNT(*), SUM and MAX of a double, the accumulators typically take 30 bytes: 20 for the sum, 9 for the maximum and 1 for
-each count (`operators.columns.packed_columns`).
+COUNT(*), SUM and MAX of a double, the accumulators typically take about 30 bytes: 20 for the sum, 9 for the maximum and
+1 for each count (`operators.columns.packed_columns`).
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 class GroupState:
     """The touched groups by number, with their stored rows.
 
-    `of_change` has the group of each change, `again` the group of each refresh. `at` is the position of a group in
-    `stored`, -1 if it is not stored; `of_stored` is the inverse. `born` is the time of a group's first row and
-    `refreshed` the time when its values were last rewritten, in ms. Both are 0 for a new group and if no values or
-    views are stored. `packed` and `parts` belong to `stored`.
+    `of_change` has the group of each change, and `again` the group of each refresh. `at` has each group's position in
+    `stored`, or -1 if the group is not stored; `of_stored` is the inverse. `born` is the time (ms) at which a group was
+    created, and `refreshed` the time at which its values were last rewritten. Both are 0 for a new group, and if no
+    values or views are stored. `packed` and `parts` have the group columns and accumulators of `stored`.
     """
 
     hash: Uint64s
@@ -64,7 +64,7 @@ class GroupState:
 
     @classmethod
     def of(cls, spec: AggregateSpec, batch: Batch, arrangement: Arrangement) -> GroupState:
-        """Look up the groups of a batch; a global aggregate always has its one group."""
+        """Look up a batch's groups. A global aggregate's only group is always included."""
         touched = batch.touched
         hashes, key = touched.hash, touched.key
         if spec.is_global:
@@ -76,7 +76,7 @@ class GroupState:
         named[numbers.ids[: len(hashes)]] = True
         known = named[numbers.ids[len(hashes) :]]
         stored, of_stored = stored.filter(known), numbers.ids[len(hashes) :][known]
-        # Groups that only share a hash with a touched one get no number.
+        # Groups that only share a hash with a touched group get no number.
         number = np.cumsum(named) - 1
         ids, of_stored = number[numbers.ids[: len(hashes)]], number[of_stored]
         count = int(named.sum())
@@ -113,17 +113,17 @@ class GroupState:
         return GroupNames(self.hash[numbers], self.key.take(pa.array(numbers)))
 
     def keys(self, spec: AggregateSpec, lifted: Lifted, now: int) -> GroupKeys:
-        """Return the groups as the arranged values need them."""
+        """Return the groups in the form that values and views need."""
         written_at = np.full(self.count, now)
         if spec.until is not None:
             written_at = spec.until(_packed(spec, lifted, self, np.arange(self.count)))
         born = np.where(self.at >= 0, self.born, now)
-        # The clock may be set back: the values of a group are never older than the group.
+        # Even if the clock is set back, the values of a group must not be older than the group.
         return GroupKeys(self.hash, self.key, born, np.maximum(written_at, born))
 
 
 def _unpacked(spec: AggregateSpec, stored: Entries) -> tuple[pa.BinaryArray, list[AccumulatorColumn], list[Column]]:
-    """Return the packed group columns, the accumulators, and the times of the stored groups."""
+    """Return the stored groups' packed group columns, accumulators and times."""
     kinds = [accumulator.kinds for accumulator in spec.accumulators]
     packed, *columns = unpack("".join(["b", *kinds, _times(spec)]), stored.payload)
     parts = []
@@ -135,7 +135,7 @@ def _unpacked(spec: AggregateSpec, stored: Entries) -> tuple[pa.BinaryArray, lis
 
 @dataclass(frozen=True, slots=True)
 class EmittedGroups:
-    """The emitted rows, and the rows of all written groups: `old` ones before the batch, `new` ones after it.
+    """The emitted rows, and the rows of all written groups before (`old`) and after (`new`) the batch.
 
     `failed` are rows that are not emitted because a result does not fit its type.
     """
@@ -148,7 +148,7 @@ class EmittedGroups:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The groups after the batch: `gone` are those whose stored row is removed, `come` those that get a row."""
+    """The groups after the batch: `gone` has those whose stored row is removed, `come` those that get a new row."""
 
     groups: GroupState
     parts: list[AccumulatorColumn]
@@ -161,7 +161,7 @@ class After:
     def of(
         cls, spec: AggregateSpec, changes: Changes, lifted: Lifted, groups: GroupState, parts: list[AccumulatorColumn]
     ) -> After:
-        """Determine the groups with changes, including a new global group."""
+        """Determine the groups that the batch writes, including a new global group."""
         known = groups.at >= 0
         written = np.bincount(groups.of_change, minlength=groups.count) > 0
         written[groups.again] = True
@@ -178,13 +178,13 @@ class After:
 
     @property
     def replaced(self) -> Mask:
-        """Which of `gone` are also among `come`."""
+        """A mask of the groups in `gone` that are also in `come`."""
         come = np.zeros(self.groups.count, np.bool_)
         come[self.come] = True
         return come[self.gone]
 
     def emit(self, spec: AggregateSpec) -> EmittedGroups:
-        """Return the retracted and inserted rows of groups that differ, and refreshes of the others if needed."""
+        """Return the old and new rows of groups whose row differs, and refreshes of the other groups if needed."""
         groups, come = self.groups, self.come
         at, replaced, replacing = groups.at[self.gone], self.replaced, groups.at[come] >= 0
         (old, failed_old), (new, failed_new) = _results(spec, groups.parts, at), _results(spec, self.parts, come)
@@ -228,12 +228,12 @@ class After:
 
 
 def _times(spec: AggregateSpec) -> str:
-    """Return the kinds of the columns with the times of a group."""
+    """Return the column kinds of a group's times."""
     return "nn" if spec.keeps_times else ""
 
 
 def _packed(spec: AggregateSpec, lifted: Lifted, groups: GroupState, come: Indices) -> pa.BinaryArray:
-    """Return the group columns of the groups that get a row: the stored ones, or those of any of its changes."""
+    """Return the group columns of groups that get a row, from the stored row or from any of the group's changes."""
     if spec.is_global:
         return constant(b"", len(come))
     element = np.full(groups.count, -1)

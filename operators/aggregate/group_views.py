@@ -1,13 +1,13 @@
-"""Views: a user-defined aggregate function's keyed state of a group, which is read on demand.
+"""Views: a user-defined aggregate function's keyed state for a group, read on demand.
 
 A view is a list, map or set of any size with one entry per element. It is stored separately from the accumulator, and a
 batch reads and writes only the entries that it touches. One arrangement stores the views of all functions of an
-aggregate. The key of an entry is the group's key; the sub-key is the number of the view and the key within the view.
+aggregate. An entry's key is the group's key. Its sub-key consists of the view's number and the key within the view.
 Changed entries stay in memory until the batch ends.
 
-Entries live as long as their group. A TTL needs the same care as in `operators.aggregate.arranged_values`: entries are
-stored with twice the group's TTL. All entries of a group are rewritten when the group is written a TTL after their last
-rewrite. Entries older than the creation of their group do not count.
+Entries live as long as their group. As in `operators.aggregate.arranged_values`, entries are stored with twice the
+group's TTL. If a group is written at least a TTL after the last rewrite of its entries, all of them are rewritten.
+Entries older than their group do not count.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from rowkind.operators.columns.changes import Indices, binary
 
 _ABSENT = object()
 _Place = tuple[int, int]
-"""A group and a view, by number."""
+"""The number of a group and the number of a view."""
 
 
 class ViewCodec(Protocol):
-    """The codec of the keys and values of a view. Keys are hashable and never None."""
+    """The codec of a view's keys and values. Keys must be hashable, and never None."""
 
     def keys(self, keys: Sequence[Any]) -> pa.BinaryArray:
         """Serialize keys: bytes are equal if and only if the keys are equal."""
 
     def pack(self, keys: Sequence[Any], values: Sequence[Any]) -> pa.BinaryArray:
-        """Serialize one entry per key and value."""
+        """Serialize entries, each from a key and its value."""
 
     def unpack(self, entries: pa.BinaryArray) -> list[tuple[Any, Any]]:
         """Deserialize the key and the value of each entry."""
@@ -57,7 +57,7 @@ class GroupViews:
         self._entries: list[Entries] = []
 
     def read(self, place: _Place, keys: Sequence[Any]) -> list[Any]:
-        """Return the values of these keys, None for a missing key."""
+        """Return the values of these keys, and None for a missing key."""
         known = self._known.setdefault(place, {})
         wanted = [key for key in dict.fromkeys(keys) if key not in known] if place not in self._whole else []
         if wanted:
@@ -72,7 +72,7 @@ class GroupViews:
         return [None if value is _ABSENT else value for value in values]
 
     def has(self, place: _Place, key: Any) -> bool:
-        """Whether a key has an entry."""
+        """Return whether a key has an entry."""
         self.read(place, [key])
         return self._known[place].get(key, _ABSENT) is not _ABSENT
 
@@ -154,7 +154,7 @@ class GroupViews:
         )
 
     def _take_in(self, place: _Place, found: Entries, sub_keys: set[bytes] | None) -> None:
-        """Cache the entries that were read for a view, except where the batch has already written."""
+        """Cache the entries that were read for a view, except for keys that the batch has already written."""
         group, number = place
         known, mine = self._known[place], self._keys[group]
         fits = [

@@ -1,12 +1,12 @@
 """Moments: variance, covariance, correlation, regression, skewness and kurtosis from exact sums of powers and products.
 
-The state is the number of rows n and the sums of x, x², xy and so on, each an exact number. So retracting a row undoes
-its insertion exactly, a variance is never negative, the variance of equal values is zero, and the result does not
-depend on the order of rows. The textbook formulas lose all digits in doubles but none here: n times the sum of squares
-minus the square of the sum is computed exactly and rounded once. While a NaN or an infinity is present, the result is
-NaN.
+The state is the number of rows, n, and the sums of x, x², xy and so on, as exact numbers. Retracting a row therefore
+undoes its insertion exactly, a variance is never negative, the variance of equal values is zero, and the result does
+not depend on the order of rows. In double arithmetic, the textbook formulas can lose all significant digits. Here they
+lose none: n times the sum of squares minus the square of the sum is computed exactly, and rounded once. As long as a
+group contains NaN or an infinity, the result is NaN.
 
-As in Spark, the sample variance of one row is NULL, and so is a correlation with a variance of zero.
+As in Spark, the sample variance of a single row is NULL, and so is a correlation if a variance is zero.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _POWERS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("covar_pop", "covar_samp"), _PAIR),
     **dict.fromkeys(("corr", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_syy", "regr_sxy"), _PAIRS),
 }
-"""The products whose sums each function keeps, spelled by their factors."""
+"""The products whose sums each function stores, each written as its factors."""
 
 
 _OF_SEVERAL = ("var_samp", "stddev_samp", "covar_samp", "corr")
-"""The functions that are NULL for a single row."""
+"""The functions that return NULL for a single row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class MomentsPart:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The sums of powers. The argument is a double or a struct of two; the first is y of REGR_*(y, x)."""
+    """The sums of powers and products. The argument is a double, or a struct (y, x) as in REGR_*(y, x)."""
 
     call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
-        """The kinds of the two counts and of the sums."""
+        """The column kinds of the two counts and the sums."""
         return "nn" + "b" * len(self._products)
 
     @property
@@ -64,7 +64,7 @@ class Moments:
         return _POWERS[self.call.function]
 
     def lift(self, values: pa.Array | None, counted: Mask) -> MomentsPart:
-        """Return the powers of each row; zeros if it does not count."""
+        """Return the powers and products of each row, or zeros if the row is not aggregated."""
         assert values is not None
         there = counts_where(values, counted)
         pair = pa.types.is_struct(values.type)
@@ -91,7 +91,7 @@ class Moments:
         return [part.count, part.odd, *(part.sums[name].to_bytes() for name in self._products)]
 
     def of_columns(self, columns: Sequence[Column]) -> MomentsPart:
-        """Return the part of these columns."""
+        """Return the part that `to_columns` converted to these columns."""
         count, odd, *sums = columns
         numbers = map(ExactNumbers.of_bytes, sums)
         return MomentsPart(count, odd, dict(zip(self._products, numbers, strict=True)))
@@ -106,7 +106,7 @@ class Moments:
 
 
 class _Central:
-    """Sums of powers of the distances from the mean, each rounded once from an exact number, then divided by n."""
+    """Sums of powers of distances from the mean, rounded once from an exact number and divided by powers of n."""
 
     def __init__(self, part: MomentsPart) -> None:
         self.n = np.maximum(part.count, 1).astype(np.float64)
@@ -121,7 +121,7 @@ class _Central:
         """Return the sum of (x - its mean) * (y - its mean), for xx, xy or yy."""
         product = self._sums[name[0]].times(self._sums[name[1]])
         exact = self._n.times(self._sums[name]).minus(product).scaled_doubles(2 * DOUBLE_UNIT)
-        # If retractions were of rows that were not present, the sums may not be those of any set of rows.
+        # If rows were retracted that were not present, the sums may not be those of any set of rows.
         return (np.maximum(exact, 0.0) if name[0] == name[1] else exact) / self.n
 
     def third(self) -> Doubles:
@@ -145,7 +145,7 @@ def _sum(terms: Sequence[tuple[int, ExactNumbers]]) -> ExactNumbers:
 
 
 def _finished(function: str, central: _Central) -> tuple[Doubles, Mask]:
-    """Return the results, and where they are undefined."""
+    """Return the results, and a mask of the undefined ones."""
     n, never = central.n, np.zeros(len(central.n), np.bool_)
     match function:
         case "var_pop" | "stddev_pop" | "var_samp" | "stddev_samp":
@@ -166,7 +166,7 @@ def _finished(function: str, central: _Central) -> tuple[Doubles, Mask]:
 
 
 def _regression(function: str, central: _Central) -> tuple[Doubles, Mask]:
-    """Return the results that depend on both variables, and where they are undefined."""
+    """Return the results that depend on both variables, and a mask of the undefined ones."""
     xx, yy, xy = central.second("xx"), central.second("yy"), central.second("xy")
     # If the product overflows or is subnormal, multiply the square roots instead. Rounding must not push a correlation
     # beyond 1.

@@ -1,14 +1,15 @@
 """Partial aggregates: a task's changes, added up by group before the shuffle.
 
-`add_up` is stateless. For each group it makes at most two rows: one with the sums of the insertions and one with those
-of the retractions. For each value that DISTINCT, MIN or MAX must store, it makes one row with the net number of rows
-that have it. So a hot group costs a task two rows per batch plus one per different value, regardless of its number of
-changes. `partial` adds up only if that reduces the rows enough. Partial rows have side 1 and raw rows side 0. The final
-operator accepts both in one batch; `lift` turns them into the parts of accumulators.
+`add_up` is stateless. For each group, it returns at most two rows: one with the sums of the insertions, and one with
+the sums of the retractions. For each value that DISTINCT, MIN or MAX must store, it returns one row with the net number
+of rows that have this value. Regardless of its number of changes, a hot group therefore costs a task two rows per
+batch, plus one per distinct value. `partial` adds up only if that reduces the number of rows enough. Raw rows have side
+0, and partial rows have side 1. The final operator accepts both in one batch; `lift` turns them into the parts of
+accumulators.
 
-A hot group with too many different values for one shard is split by them. COUNT(DISTINCT x) by g is an aggregate
-without calls by (g, x), which is spread over the shards, followed by COUNT(x) by g over its rows, which is itself
-computed in two phases.
+A hot group with too many distinct values for one shard is split by value. COUNT(DISTINCT x) grouped by g then becomes
+two aggregates. The first has no calls, is grouped by (g, x), and is spread over the shards. The second is COUNT(x)
+grouped by g over the first one's rows, and is itself computed in two phases.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.columns.packed_columns import pack, unpack
 
 RAW, PARTIAL = 0, 1
-"""The side of raw rows, and of rows that `partial` made."""
+"""The side of raw rows, and the side of partial rows."""
 
 WORTH = 0.2
-"""The maximum number of rows sent per change for which adding up pays.
+"""The maximum number of rows sent per change for which adding up pays off.
 
 Measured in `tests.bench.operator_aggregate`, including blocks and the final operator. At 0.02 rows per change, partial
-sums cost 0.6 to 0.9 times the CPU of raw changes. Between 0.1 and 0.2 they cost as much CPU and a third of the bytes.
-From 0.3 on they cost 10% to 50% more CPU. The cost of the final operator is mostly per group: 100,000 raw changes of a
-hot group cost it 24 ms.
+sums cost 0.6 to 0.9 times the CPU of raw changes. Between 0.1 and 0.2, they cost the same CPU and a third of the bytes.
+From 0.3 on, they cost 10% to 50% more CPU. The final operator's cost is mostly per group: 100,000 raw changes of a hot
+group take 24 ms.
 """
 
 _SUMS = -1
-"""The tag of a partial row that has sums; other partial rows have the number of their stream instead."""
+"""The tag of partial rows with sums. Other partial rows have the number of their stream as tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Changes of one form as elements, each of which is one raw row or the sums of several rows.
+    """Changes of one form, raw or partial, as elements. An element is one raw row or the sums of several rows.
 
-    `row` is the change of each element. `parts` are the parts of the accumulators that read rows directly. `values` has
-    the rows of each stream. `payload` has the group columns of each element if `packed`, else the row from which
-    `spec.group` makes them.
+    `row` has the index of each element's change. `parts` has the parts of the accumulators that read input rows
+    directly. `values` has the rows of each stream. `payload` has each element's group columns if `packed` is set;
+    otherwise, it has a row from which `spec.group` derives them.
     """
 
     row: Indices
@@ -70,18 +71,18 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """The changes of a batch as parts of accumulators: their elements, form by form."""
+    """A batch's changes as parts of accumulators: the elements of each form."""
 
     forms: list[Form]
 
     @property
     def row(self) -> Indices:
-        """The change of each element."""
+        """The index of each element's change."""
         return np.concatenate([form.row for form in self.forms])
 
     @property
     def rows(self) -> Int64s:
-        """The number of rows of each element."""
+        """The number of rows that each element represents."""
         return np.concatenate([form.parts[0][0] for form in self.forms])
 
     @property
@@ -90,7 +91,7 @@ class Lifted:
         return [ValueRows.concat(streams) for streams in zip(*(form.values for form in self.forms), strict=True)]
 
     def pieces(self, of_change: Indices, weight: Int64s) -> Iterator[list[AccumulatorPiece]]:
-        """Return, for each accumulator that reads rows directly, the pieces to add up."""
+        """Yield the pieces to add up for each accumulator that reads input rows directly."""
         for parts in zip(*(form.parts for form in self.forms), strict=True):
             yield [(part, of_change[form.row], weight[form.row]) for part, form in zip(parts, self.forms, strict=True)]
 
@@ -106,7 +107,7 @@ class Lifted:
 
 
 def lift(spec: AggregateSpec, changes: Changes) -> Lifted:
-    """Lift raw changes, partial changes or both."""
+    """Return raw changes, partial changes or both as parts of accumulators."""
     partial_ones = changes.side == PARTIAL
     if not partial_ones.any():
         return Lifted([_rows(spec, changes, np.arange(len(changes)))])
@@ -117,7 +118,7 @@ def lift(spec: AggregateSpec, changes: Changes) -> Lifted:
 
 
 def partial(spec: AggregateSpec, changes: Changes) -> Changes:
-    """Return the partial sums of these changes of side `RAW`, or the changes themselves if adding up does not pay.
+    """Return the partial sums of these changes of side `RAW`, or the changes themselves if adding up does not pay off.
 
     An `Aggregate` may receive both sides in one batch, even for the same group.
     """
@@ -135,7 +136,7 @@ def one_of_each_group(refreshes: Changes) -> Changes:
 
 
 def least_distinct(hashes: Uint64s) -> int:
-    """Return a close lower bound of the number of different hashes, at a tenth of the cost of sorting."""
+    """Return a close lower bound on the number of distinct hashes, at a tenth of the cost of sorting."""
     slots = np.zeros(1 << (8 * len(hashes)).bit_length(), np.bool_)
     slots[hashes & np.uint64(len(slots) - 1)] = True
     return int(np.count_nonzero(slots))
@@ -143,14 +144,14 @@ def least_distinct(hashes: Uint64s) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The groups of changes that count in several groups each: `of[s, i]` is the row in `rows` of change i."""
+    """The groups of changes that each belong to several groups: `of[s, i]` is the s-th group of change i, in `rows`."""
 
     rows: Changes
     of: Indices
 
 
 def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -> Changes:
-    """Add up changes of side `RAW` by group, or by the groups `into`, and return changes of side `PARTIAL`."""
+    """Add up changes of side `RAW` by group, or by the groups in `into`, and return changes of side `PARTIAL`."""
     assert not changes.side.any(), "only rows of side 0 are pre-aggregated"
     if len(changes) == 0:
         return changes
@@ -163,7 +164,7 @@ def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -
 
 
 def group_of_sums(spec: AggregateSpec, payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the packed group columns of partial changes that were returned as unmatched; these are always sums."""
+    """Return the packed group columns of partial changes that were returned as unmatched; these always have sums."""
     groups: pa.BinaryArray = unpack("nb" + spec.row_kinds, payloads)[1]
     return groups
 
@@ -186,7 +187,7 @@ def packed_groups(spec: AggregateSpec, changes: Changes) -> pa.BinaryArray:
 
 
 def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
-    """Lift the raw changes, which are at `row`."""
+    """Return the raw changes, which are at `row`, as parts of accumulators."""
     if len(row) < len(changes):
         changes = changes.take(row)
     everything = np.ones(len(changes), np.bool_)
@@ -214,7 +215,7 @@ def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
 
 
 def _unpack(spec: AggregateSpec, changes: Changes, partial_rows: Indices) -> Form:
-    """Lift the partial changes, which are at `partial_rows`."""
+    """Return the partial changes, which are at `partial_rows`, as parts of accumulators."""
     payloads = changes.payload if len(partial_rows) == len(changes) else changes.payload.take(pa.array(partial_rows))
     tags = unpack("n", payloads)[0]
 
@@ -236,7 +237,7 @@ def _unpack(spec: AggregateSpec, changes: Changes, partial_rows: Indices) -> For
 
 
 def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids: Indices) -> Changes:
-    """Return one row of sums for each group of `ids` and sign that has changes; `rows` has one row per group."""
+    """Return one row of sums for each group and sign with changes; `ids` has the groups, `rows` one row per group."""
     signed = ids * 2 + (changes.weight < 0)
     used = np.flatnonzero(np.bincount(signed.ravel()))
     number = np.zeros(used[-1] + 1, np.int64)
@@ -258,7 +259,7 @@ def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids:
 def _net_values(
     spec: AggregateSpec, changes: Changes, stream: tuple[int, ValueRows], rows: Changes, ids: Indices
 ) -> Changes:
-    """Return one row for each value of a stream in each group whose net number of rows is not zero."""
+    """Return one row for each group and value of a stream, unless the value's net number of rows is zero."""
     number, values = stream
     of = ids[:, values.row].ravel()
     value = values.value.take(pa.array(np.tile(np.arange(len(values.row)), len(ids)))) if len(ids) > 1 else values.value
@@ -272,7 +273,7 @@ def _net_values(
 
 
 def _changes(rows: Changes, payload: pa.BinaryArray, seq: Int64s, weight: Int64s) -> Changes:
-    """Return partial changes under the keys of these rows."""
+    """Return partial changes with the keys of these rows."""
     return Changes(
         np.full(len(rows), PARTIAL, np.int8),
         np.where(weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
@@ -285,7 +286,7 @@ def _changes(rows: Changes, payload: pa.BinaryArray, seq: Int64s, weight: Int64s
 
 
 def _seq(spec: AggregateSpec, seq: Int64s, ids: Indices, count: int) -> Int64s:
-    """Return the arrival number of each group, given one row of group ids or several."""
+    """Return each group's arrival number, given one or more arrays of group ids."""
     numbered, none = spec.numbered
     found = np.full(count, none)
     for each in ids:
@@ -294,7 +295,7 @@ def _seq(spec: AggregateSpec, seq: Int64s, ids: Indices, count: int) -> Int64s:
 
 
 def firsts(ids: Indices, count: int) -> Indices:
-    """Return the first row of each group."""
+    """Return the index of each group's first row."""
     first = np.zeros(count, np.int64)
     first[ids[::-1]] = np.arange(len(ids))[::-1]
     return first

@@ -25,27 +25,31 @@ class AggregateSpec:
     """A GROUP BY with its aggregate calls.
 
     The plan provides
-    - the key of every change: the comparable bytes of the group columns, *never null* (NULLs are equal here), with
-      their `hash64` as hash and shard and without a sub-key. A global aggregate has the empty key and one shard.
-    - an exact changelog as input. Operators emit one. For a source in which a bare +U replaces a row, or in which
-      retractions may find no row, `Normalize` produces one. Order does not matter.
-    - `arguments`: returns, for payloads, the columns that calls name as arguments or filters. It is not called if no
-      call names one. For MIN_BY and MAX_BY the column has comparable bytes of the ordering value followed by the value,
-      NULL if the row does not count. For FIRST and LAST it has bytes of the value and of the columns that distinguish
-      rows. For functions of all values it has the whole value as bytes.
-    - `group`: returns the group columns of payloads, packed. Equal keys must give equal bytes, so -0.0 and NaN must
-      each have one representation. Empty bytes for a global aggregate.
-    - `result`: takes one column per call and returns the packed values. All columns but those of COUNT are nullable,
-      even if the argument is not. An emitted row is the group's bytes followed by these bytes: a payload under the
-      schema of both. HAVING and the order of columns are left to the calc.
-    - `retracts`: whether the input may have retractions. If so, extremes keep all values of a group.
+    - the key of every change: the comparable bytes of the group columns, which are *never null*, because NULLs are
+      equal to each other in GROUP BY. The hash is the key's `hash64` and determines the shard; there is no sub-key. A
+      global aggregate has an empty key and one shard.
+    - an exact changelog as input, in any order. Operators emit exact changelogs. For a source in which a +U without a
+      -U replaces a row, or in which retractions may find no row, `Normalize` produces one.
+    - `arguments`: a function that returns, for payloads, the columns that calls name as arguments or filters. It is not
+      called if no call names one. For MIN_BY and MAX_BY, the column has the comparable bytes of the ordering value
+      followed by the value, or NULL if the row is not aggregated. For FIRST and LAST, it has the bytes of the value and
+      of the columns that distinguish rows. For functions of all values, it has the whole value as bytes.
+    - `group`: a function that returns the packed group columns of payloads. Equal keys must have equal bytes, so zero
+      and NaN must each have a single representation. For a global aggregate, the bytes are empty.
+    - `result`: a function that takes one column per call and returns the packed values. All columns except those of
+      COUNT are nullable, even if the argument is not. An emitted row is the group's bytes followed by these bytes,
+      which together form a payload. HAVING and the order of columns are left to the calc.
+    - `retracts`: whether the input may have retractions. If so, MIN, MAX and similar functions store all values of a
+      group.
     - `ttl_ms`: how long a group lives after its last change, in ms; None for a global aggregate, which never expires.
-    - `until`: the time at which a group may be evicted, from its packed group columns; None if they contain no time.
-    - `ends`: the time at which a group may be evicted, from its emitted rows, if the group columns do not determine it.
+    - `until`: a function that returns the time at which a group may be evicted, given its packed group columns; None if
+      they contain no time.
+    - `ends`: like `until`, but given a group's emitted row; for groups whose columns do not determine the time.
     - `refreshes`: whether a downstream operator has a TTL.
-    - `fallible`: the numbers of the SUM and AVG calls whose row fails if the result does not fit its type.
-    - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes. An empty
-      block for the shard of the empty key is enough to start that batch, and the plan has the scan send one first.
+    - `fallible`: the indexes of the SUM and AVG calls whose row fails if the result does not fit its type.
+    - `is_global`: whether there is no GROUP BY. If so, the row is emitted in the first batch, even if there are no
+      changes. An empty block for the shard of the empty key is enough to start that batch, and the plan makes the scan
+      send one first.
 
     All functions must be picklable. An aggregate without calls is SELECT DISTINCT; `result` is then not called.
     """
@@ -68,21 +72,22 @@ class AggregateSpec:
 
     @property
     def numbered(self) -> tuple[np.ufunc, int]:
-        """How the arrival number of a group follows from those of its rows, and the initial value before any row.
+        """The function that derives a group's arrival number from those of its rows, and the initial value.
 
-        It is the latest number. For SELECT DISTINCT it is the first: if rows are only inserted, it then never changes.
+        A group has the latest of its rows' numbers. For SELECT DISTINCT, it has the first one, which never changes if
+        rows are only inserted.
         """
         numbers = np.iinfo(np.int64)
         return (np.maximum, numbers.min) if self.calls else (np.minimum, numbers.max)
 
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:
-        """The row count of a group, and the accumulator of each call."""
+        """The accumulator of a group's row count, followed by the accumulator of each call."""
         return (Counts(ROWS), *map(accumulator, self.calls))
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The arguments whose values are stored, each once."""
+        """The distinct arguments whose values are stored."""
         return tuple(dict.fromkeys(stream for call in self.calls if (stream := self.stream(call)) is not None))
 
     def stream(self, call: AccumulatorCall) -> Stream | None:
@@ -100,7 +105,7 @@ class AggregateSpec:
 
     @property
     def views(self) -> tuple[ViewCodec, ...]:
-        """The views of user-defined functions, call by call."""
+        """The codecs of user-defined functions' views, call by call."""
         return tuple(view for call in self.calls if call.custom is not None for view in call.custom.views)
 
     @property
@@ -110,14 +115,14 @@ class AggregateSpec:
 
     @property
     def sources(self) -> tuple[int | None, ...]:
-        """For each accumulator, the number of its stream; None if it reads the input rows directly."""
+        """The number of each accumulator's stream, or None if it reads the input rows directly."""
         streams = self.streams
         found = [self.stream(call) for call in self.calls]
         return (None, *(None if stream is None else streams.index(stream) for stream in found))
 
     @property
     def row_kinds(self) -> str:
-        """The kinds of the columns of the accumulators that read the input rows directly."""
+        """The column kinds of those accumulators that read the input rows directly."""
         pairs = zip(self.accumulators, self.sources, strict=True)
         return "".join(accumulator.kinds for accumulator, source in pairs if source is None)
 
@@ -149,4 +154,4 @@ def _whole(call: AccumulatorCall) -> Accumulator:
 
 
 ROWS = AccumulatorCall("count", pa.int64())
-"""The number of rows of a group."""
+"""The call that counts a group's rows."""

@@ -1,9 +1,9 @@
-"""Aggregates in several steps, in which accumulators are the results of one step and the arguments of the next.
+"""Aggregates in several steps: the accumulators that one step returns are the arguments of the next step.
 
-A group with a hot DISTINCT is split by its values (`service.plan.passes.split_distinct`). Its other calls are then
-computed per value first, and added up per group afterwards. The result of the first step is the packed accumulator
-instead of the final value, so that nothing is rounded twice and no intermediate sum overflows. Equal accumulators have
-equal bytes. A step between the first and the last adds up accumulators to accumulators.
+A group with a hot DISTINCT call is split by the call's values (`service.plan.passes.split_distinct`). The group's other
+calls are then computed per value first, and added up per group afterwards. The first step returns packed accumulators
+instead of final values, so that nothing is rounded twice and no intermediate sum overflows. Equal accumulators have
+equal bytes. A step between the first and the last adds up accumulators, and returns accumulators again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class FirstStage:
 
     @property
     def kinds(self) -> str:
-        """The kinds of the whole accumulator."""
+        """The column kinds of the underlying accumulator."""
         return self.whole.kinds
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
-        """Lift single rows."""
+        """Return the underlying accumulator's part for single rows."""
         return self.whole.lift(values, counted)
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> AccumulatorColumn:
@@ -38,11 +38,11 @@ class FirstStage:
         return self.whole.total(pieces, count)
 
     def to_columns(self, part: AccumulatorColumn) -> list[Column]:
-        """Return the columns of the whole accumulator."""
+        """Return the underlying accumulator's columns."""
         return self.whole.to_columns(part)
 
     def of_columns(self, columns: Sequence[Column]) -> AccumulatorColumn:
-        """Return the part of the whole accumulator."""
+        """Return the underlying accumulator's part."""
         return self.whole.of_columns(columns)
 
     def finish(self, part: AccumulatorColumn) -> pa.Array:
@@ -55,7 +55,7 @@ class StageBetween(FirstStage):
     """A step in between: both its rows and its results are packed accumulators."""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
-        """Unpack the accumulators of the step before; every row has one."""
+        """Unpack the accumulators of the previous step; every row has one."""
         assert values is not None
         assert counted.all(), "the first stage has dropped the rows that do not count"
         return self.whole.of_columns(unpack(self.whole.kinds, values))
@@ -66,5 +66,5 @@ class SecondStage(StageBetween):
     """The last step: its rows are packed accumulators, and its result is the final one."""
 
     def finish(self, part: AccumulatorColumn) -> pa.Array:
-        """Return the result of the whole accumulator."""
+        """Return the underlying accumulator's result."""
         return self.whole.finish(part)

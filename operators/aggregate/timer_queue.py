@@ -1,9 +1,9 @@
-"""A timer queue for groups whose end follows only from their rows, such as sessions.
+"""A timer queue for groups whose end depends on their rows, such as sessions.
 
-If a group column is a time, the group expires by that column (`operators.columns.rowtime`). A session, however, ends a
-gap after the last time of its rows, and that moves as rows are inserted. So each open group has one entry at its end
-time, which moves with the end. When the watermark passes an entry, the entry is removed, together with all state of its
-group.
+If a group column is a time, the group expires by that column (`operators.columns.rowtime`). A session, however, ends
+when a gap has passed since the latest time of its rows, so its end moves as rows are inserted. The queue has one entry
+for each open group, at the group's end time. If the end moves, the entry moves with it. When the watermark passes an
+entry, the entry is removed together with all state of its group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_ONCE = 100_000
 
 @dataclass(frozen=True, slots=True)
 class GroupNames:
-    """Groups by hash and key."""
+    """Groups, identified by hash and key."""
 
     hash: Uint64s
     key: pa.BinaryArray
@@ -46,7 +46,7 @@ class TimerQueue:
         self._now = now
 
     def due(self, touched: GroupNames) -> GroupNames:
-        """Remove and return the untouched groups that have ended, at most about `_AT_ONCE` of them."""
+        """Remove and return ended groups that the batch does not touch, at most about `_AT_ONCE` of them."""
         reached = last_place(self._now)
         found = self._agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if len(found) > _AT_ONCE:
@@ -56,12 +56,12 @@ class TimerQueue:
         return GroupNames(found.hash, found.key)
 
     def move(self, before: tuple[GroupNames, Int64s], after: tuple[GroupNames, Int64s]) -> None:
-        """Move groups from their ends `before` the batch to those `after` it, in ms; a group may be in one or both."""
+        """Move groups from their end times (ms) `before` the batch to those `after` it; some groups have only one."""
         self._agenda.append(-_entries(*before))
         self._agenda.append(_entries(*after))
 
     def finish(self) -> Finished:
-        """Write the queue."""
+        """Write the queue to its store."""
         return self._agenda.finish()
 
 

@@ -1,1 +1,1 @@
-"""State: multisets of rows indexed by key, as sorted immutable segments in a blob store."""
+"""Operator state: multisets of rows indexed by key, stored as sorted immutable segments in a blob store."""

@@ -1,23 +1,22 @@
-"""The arrangement: an operator's state, a multiset of rows indexed by key, as a few sorted runs of immutable segments.
+"""Arrangements: an operator's state, a multiset of rows indexed by key, as a few sorted runs of immutable segments.
 
 Each batch appends one small run; `compaction` keeps the number of runs small. The live rows are the sum over all runs.
-Rows are ordered by *place*. A place is the 64-bit position of an entry in the order of a run: the upper half of the
-hash of the row's key, then 32 bits that distinguish the rows of a key and depend on the layout
-(`operators.arrangement.layout`). All rows of a key are therefore found by one interval, and one row of a key with a
-million rows by one number. A place only narrows the search: two keys in one place cost time, and never give a wrong
-result.
+Rows are ordered by *place*. An entry's place is its 64-bit sort position within a run: the upper half of the key's
+hash, followed by 32 bits that distinguish the rows of a key and depend on the layout (`operators.arrangement.layout`).
+One interval of places therefore covers all rows of a key, and a single place finds one row of a key with a million
+rows. A place only narrows the search: if two keys share a place, this costs time, but never gives a wrong result.
 
-A batch at time `now` does not see expired rows: those written a TTL ago or, if an operator uses the times of its rows
-(`operators.columns.rowtime`), those whose `until` has been reached.
+A batch at time `now` does not see expired rows: those written at least a TTL earlier or, if an operator uses its rows'
+own times (`operators.columns.rowtime`), those whose `until` time has been reached.
 
 Layout *last write* is for operators that look up every key before they write it; see `last_write`.
 
-Equal rows are *counted* (`entries.counted`) if only their number matters: merges combine them into one entry with their
-total weight. This applies to layouts *multiset* and *timed*, and to layout *ordered* if the operator says so. It never
-applies with a TTL, which runs for each row separately. Readers must not assume one row per entry: an entry's weight may
-exceed 1 and be reduced in part.
+If only the number of equal rows matters, they are *counted* (`entries.counted`): merges combine them into one entry
+with their total weight. This applies to layouts *multiset* and *timed* unless the spec says otherwise, and to layout
+*ordered* if the spec says so. It never applies with a TTL, which runs for each row separately. Readers must not assume
+that an entry is a single row: its weight may exceed 1, and may be reduced in part.
 
-(The arrangement of differential dataflow and the trace of DBSP, with the blob store in the role of the allocator.)
+(The design is that of arrangements in differential dataflow and of traces in DBSP, with the blob store as allocator.)
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from rowkind.operators.columns.grouping import distinct, is_in, to_mask
 
 @dataclass(frozen=True, slots=True)
 class StateSize:
-    """The size of one shard's state: rows that are live or not yet merged away, and their bytes as stored.
+    """The size of a shard's state: the rows that are live or not yet merged away, and their size as stored, in bytes.
 
     `expired` is the number of rows that the batch dropped because they had expired.
     """
@@ -74,7 +73,7 @@ class Finished:
 
 
 def kept(store: BlobStore, name: str) -> StateSize:
-    """Return the size of an arrangement that is not read or written otherwise. Raises as `Manifest.from_blob` does."""
+    """Return an arrangement's size without opening it. Raises the same errors as `Manifest.from_blob`."""
     blob = store.get(MANIFEST)
     return StateSize() if blob is None else _size(Manifest.from_blob(blob, name))
 
@@ -90,8 +89,8 @@ def _size(manifest: Manifest) -> StateSize:
 class Arrangement:
     """An arrangement of one shard, opened for one batch at time `now`.
 
-    Lookups see the state before the batch; `append` takes the entries that the batch adds; `finish` writes them and
-    merges. Raises `StateLost` if an unexpired segment is missing from the store.
+    Lookups see the state before the batch. `append` adds the batch's entries, and `finish` writes them and merges runs.
+    Raises `StateLost` if an unexpired segment is missing from the store.
     """
 
     def __init__(self, store: BlobStore, spec: ArrangementSpec, now: int) -> None:
@@ -115,7 +114,7 @@ class Arrangement:
         self._drop_expired_segments()
 
     def alike(self, payload: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the bytes by which rows are compared."""
+        """Return the bytes by which rows with these payloads are compared."""
         return payload if self._spec.alike is None else self._spec.alike(payload)
 
     def places(self, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
@@ -123,7 +122,7 @@ class Arrangement:
         return places(self.layout, hashes, sub_key, self.alike(payload) if self.layout == "multiset" else payload)
 
     def written_at(self, payload: pa.BinaryArray) -> Int64s:
-        """Return the written-at of rows inserted now: `now` or, if the spec has `until`, the time that it returns."""
+        """Return the `written_at` of newly inserted rows: `now` or, if the spec has `until`, the result of `until`."""
         until = self._spec.until
         return np.full(len(payload), self.now, np.int64) if until is None else until(payload)
 
@@ -140,8 +139,9 @@ class Arrangement:
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:
         """Return the live rows whose key has one of these hashes, each with its multiplicity as weight.
 
-        The result may contain rows of other keys, because keys are found by their hashes. `less` are entries to include
-        as if they had been appended already: the result is then the state after a batch's retractions.
+        The result may contain rows of other keys, because keys are found by their hashes. The entries in `less`, if
+        given, are included as if they had already been appended: the result is then the state after a batch's
+        retractions.
         """
         first = self.firsts(hashes)
         found = self._gather(first, first | ~self._of_key)
@@ -160,15 +160,15 @@ class Arrangement:
         return is_in(entries.place & self._of_key, self.firsts(hashes))
 
     def firsts(self, hashes: Uint64s) -> Uint64s:
-        """Return the places at which the rows of keys with these hashes begin, distinct and ascending."""
+        """Return the distinct places, ascending, at which the rows of keys with these hashes begin."""
         return distinct(hashes & self._of_key)
 
     def scan_prefix(self, firsts: Uint64s, enough: int, less: Entries, come: Entries | None) -> tuple[Entries, Reach]:
-        """Return the first live rows from each of the places `firsts` on, and the reach up to which they are complete.
+        """Return the first live rows starting at each place in `firsts`, and the reach within which they are complete.
 
-        At least `enough` entries of every run are read from each place on, if the run has so many. `less` are entries
-        as for `lookup`, all of them rows of these keys. If rows with the same order key may be read in part, `come` are
-        the rows that the batch inserts; if they must be read together, it is None.
+        At least `enough` entries of every run are read per place, if the run has that many. `less` has entries to
+        include, as in `lookup`; all of them belong to these keys. `come` has the rows that the batch inserts if rows
+        with the same order key may be read in part; it is None if they must be read together.
         """
         runs = self._manifest.runs
         reach = reach_of_first(self.whole(firsts), enough, runs, self._segment_store, come)
@@ -179,13 +179,13 @@ class Arrangement:
         return live, reach
 
     def whole(self, firsts: Uint64s) -> Reach:
-        """Return the reach of all possible rows of the keys whose rows begin at these places."""
+        """Return a reach that covers all possible rows of the keys whose rows begin at these places."""
         return Reach.whole(firsts, firsts | ~self._of_key, latest_first=self._latest_first)
 
     def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:
-        """Return how many live rows each of these keys has, without reading them; the keys must be distinct.
+        """Return how many live rows each key has, without collecting the rows. The keys must be distinct.
 
-        `less` are entries to include, as in `lookup`.
+        `less` has entries to include, as in `lookup`.
         """
         order = np.argsort(hashes)
         first, keys = hashes[order] & self._of_key, keys.take(pa.array(order))
@@ -212,37 +212,40 @@ class Arrangement:
         return self._live(self._gather(wanted, wanted, payload))
 
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
-        """Return the live rows with a place in one of these closed intervals, which are disjoint and ascending."""
+        """Return the live rows with places in these closed intervals, which must be disjoint and ascending."""
         return self._live(self._gather(low, high))
 
     def nearest(
         self, low: Uint64s, high: Uint64s, enough: Int64s, *, backward: bool = False
     ) -> tuple[Entries, Uint64s]:
-        """Return the live rows of these closed intervals from `low` on, and the place up to which they are complete.
+        """Return the first live rows of each closed interval, and the place up to which these rows are complete.
 
-        About `enough` entries of some run are read in each interval, if the run has so many. The intervals are disjoint
-        and ascending. With `backward`, they are read from `high` down to that place.
+        An interval is read from `low` upwards or, if `backward` is set, from `high` downwards, until about `enough`
+        entries of one run have been read. The intervals must be disjoint and ascending.
         """
         reach = reach_of_nearest(low, high, enough, self._manifest.runs, self._segment_store, backward=backward)
         return self.between(reach if backward else low, high if backward else reach), reach
 
     def append(self, entries: Entries) -> None:
-        """Add entries; not for layout *last write*. A negative entry must be the opposite of an entry from a lookup."""
+        """Add entries; not for layout *last write*.
+
+        A negative entry must cancel all or part of an entry from a lookup.
+        """
         assert not self._spec.replaces, "in this layout, `replace` writes the entries"
         self._appended.append(entries)
 
     def replace(self, entries: Entries, known: int) -> None:
         """Write one entry per key in layout *last write*: the new row, or a negative entry that deletes the key's row.
 
-        All keys are distinct. `known` is how many of them had a row, according to a lookup. A negative entry keeps the
-        written_at of the deleted row.
+        The keys must be distinct. `known` is the number of keys that had a row, according to a lookup. A negative entry
+        has the written_at of the row that it deletes.
         """
         assert self._spec.replaces, "in this layout, `append` writes the entries"
         self._manifest.weight += int((entries.weight > 0).sum()) - known
         self._appended.append(last_write.of_batch(entries, self._manifest.next_run))
 
     def finish(self) -> Finished:
-        """Write the appended entries, do the batch's share of compaction, and delete blobs that became unnecessary."""
+        """Write the appended entries, do the batch's share of compaction, and delete blobs no longer needed."""
         manifest = self._manifest
         added = self._summed(self._turned(Entries.concat(self._appended)))
         self._appended = []
@@ -272,7 +275,7 @@ class Arrangement:
             self._store.put(MANIFEST, blob)
 
     def _drop_expired_segments(self) -> None:
-        """Drop, unread, the segments in which every row has expired."""
+        """Drop the segments in which every row has expired, without reading them."""
         expired_until = self._expired_until
         if expired_until is None:
             return
@@ -294,9 +297,9 @@ class Arrangement:
             self._manifest = Manifest()
 
     def _gather(self, low: Uint64s, high: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
-        """Return the entries of all runs with a place in one of the closed intervals, which are disjoint and ascending.
+        """Return the entries of all runs with places in these closed intervals, which must be disjoint and ascending.
 
-        With `payload`, only entries with one of these payloads are returned.
+        If `payload` is given, only entries with one of these payloads are returned.
         """
         found = []
         for info, first, stop in self._touched(low, high):
@@ -311,7 +314,7 @@ class Arrangement:
         return self._turned(Entries.concat([segment.entries.take(rows) for segment, rows in found]))
 
     def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
-        """Yield each segment that may have places in the closed intervals, with the range of those intervals."""
+        """Yield each segment that may have entries in the closed intervals, with the index range of those intervals."""
         for run in self._manifest.runs:
             for info in run.segments:
                 first = int(np.searchsorted(high, np.uint64(info.first)))

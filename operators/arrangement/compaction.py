@@ -1,14 +1,16 @@
-"""Compaction of runs, in portions that are proportional to the batches.
+"""Compaction of runs, in portions proportional to the size of the batches.
 
-Runs fall into size classes, each `FACTOR` times as large as the one before. As soon as a class has `FACTOR` runs, they
-are merged into one, so there are few runs and each row is rewritten about once per class. If most of the stored rows
-have cancelled out, or many of the rows that were looked up, all runs are merged into one regardless of size.
+Runs are divided into size classes, each `FACTOR` times as large as the previous one. As soon as a class has `FACTOR`
+runs, they are merged into one. This keeps the number of runs small, and rewrites each row about once per class. If most
+stored rows have cancelled out, or many of the rows that a batch reads, all runs are merged into one, regardless of
+size.
 
-A merge proceeds in portions: the next rows of all its inputs, at most as many as a segment can hold, in order of
-(place, seq), become one output segment. (A *place* is the 64-bit position of an entry in the order of a run, see
-`operators.arrangement.layout`.) Between portions the manifest stores the merge's progress, from which it continues
-after a restart. A batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, the smallest merges
-first. (The fuel of differential dataflow's spine, and LSM-tree tiering.)
+A merge proceeds in portions. Each portion reads the next rows of all inputs, at most as many as a segment can hold, in
+order of (place, seq), and writes them to one output segment. (An entry's *place* is its 64-bit sort position within a
+run, see `operators.arrangement.layout`.) Between portions, the manifest stores the merge's progress, so that the merge
+can continue after a restart. A batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, and
+advances the smallest merges first. (The design combines LSM-tree tiering with the fuel of differential dataflow's
+spine.)
 """
 
 from __future__ import annotations
@@ -28,30 +30,31 @@ from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.columns.changes import Int64s, Uint64s
 
 FACTOR = 4
-"""The number of runs of like size that are merged into one, and the size ratio of adjacent size classes."""
+"""The number of runs of similar size that are merged into one, and the size ratio of adjacent size classes."""
 
 FUEL = 8
-"""Rows that a batch may read for merges, per entry that it appends. It must exceed the number of size classes that a
-shard can have, log4(rows of the shard / rows of a batch), or merges fall behind."""
+"""The number of rows that a batch may read for merges, per entry that it appends. It must exceed the number of size
+classes that a shard can have, log4(rows of the shard / rows of a batch); otherwise, merges fall behind."""
 
 SMALL_RUN = 1024
-"""Runs of no more rows than this all belong to the lowest size class."""
+"""Runs with at most this many rows belong to the lowest size class."""
 
 MOST_GARBAGE = 3
-"""If more than this many rows are stored per live row, beyond the rows of one segment, everything is merged."""
+"""If more than this many rows are stored per live row, not counting one segment's rows, everything is merged."""
 
 MOST_IN_VAIN = 1 << 15
-"""If a batch that reads keys from the top meets more rows than this that have cancelled out or expired, beyond
-`MOST_GARBAGE` per live row, everything is merged: a queue whose first rows are constantly retracted accumulates garbage
-exactly where it is read first."""
+"""If a batch that reads the first rows of keys also reads more than this many cancelled or expired rows, beyond
+`MOST_GARBAGE` per live row, everything is merged. For example, a queue whose first rows are constantly retracted
+accumulates garbage exactly where it is read first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """The way in which a merge reduces the entries that it reads.
+    """How a merge reduces the entries that it reads.
 
-    Rows written at `expired_until` or before have expired and are dropped; None means no TTL. `replaces`: entries
-    replace earlier entries of their key. `summed` adds up entries, in order of (place, seq).
+    Rows written at or before `expired_until` have expired and are dropped; None means that no row expires. If
+    `replaces` is set, entries replace earlier entries with the same key. `summed` adds up entries, and returns them in
+    order of (place, seq).
     """
 
     expired_until: int | None
@@ -62,9 +65,9 @@ class Merging:
 def advance(
     manifest: Manifest, segment_store: SegmentStore, appended: int, merging: Merging, read_in_vain: int = 0
 ) -> tuple[int, int]:
-    """Do the merge work of a batch of `appended` entries; return how many rows it read, and how many had expired.
+    """Do the merge work of a batch of `appended` entries; return how many rows were read, and how many had expired.
 
-    `read_in_vain` is the number of cancelled or expired rows that the batch met beyond the usual number.
+    `read_in_vain` is the number of cancelled or expired rows that the batch read beyond the usual number.
     """
     work = expired = 0
     _start(manifest, read_in_vain)
@@ -104,9 +107,9 @@ def _inputs(manifest: Manifest, merge: Merge) -> list[Run]:
 
 
 def _merge_portion(manifest: Manifest, merge: Merge, segment_store: SegmentStore, merging: Merging) -> tuple[int, int]:
-    """Advance the merge by one portion, and complete it if that was the last.
+    """Advance the merge by one portion, and complete it if that was the last portion.
 
-    Return how many rows it read, and how many of the rows left after summing had expired.
+    Return how many rows were read, and how many of the rows left after summing had expired.
     """
     inputs = _inputs(manifest, merge)
     size, rows = sum(run.bytes for run in inputs), sum(run.rows for run in inputs)
@@ -147,7 +150,7 @@ class _Window:
 
     @classmethod
     def of(cls, run: Run, cursor: tuple[int, int] | None, segment_store: SegmentStore, limit: int) -> _Window:
-        """Return the rows after `cursor`, at least `limit` + 1 of them if the run has so many."""
+        """Return the rows after `cursor`, at least `limit` + 1 of them if the run has that many."""
         pieces: list[Entries] = []
         missing, whole = limit + 1, True
         for info in run.segments:
@@ -175,7 +178,7 @@ class _Window:
         return first + int(np.searchsorted(self.seq[first:stop], seq, side="right"))
 
     def up_to(self, end: tuple[int, int] | None) -> list[Entries]:
-        """Return the rows up to and including `end`, or all rows if it is None."""
+        """Return the rows up to and including `end`, or all rows if `end` is None."""
         if end is None:
             return self.pieces
         missing, result = self.count(*end), []
@@ -188,7 +191,7 @@ class _Window:
 def _windows(
     inputs: Sequence[Run], cursor: tuple[int, int] | None, segment_store: SegmentStore, limit: int
 ) -> tuple[list[_Window], tuple[int, int] | None]:
-    """Return the next rows of the inputs, and the end of the portion, or None if it is the last portion."""
+    """Return the inputs' next rows, and the (place, seq) at which the portion ends; None for the last portion."""
     windows = [_Window.of(run, cursor, segment_store, limit) for run in inputs]
     if all(window.whole for window in windows) and sum(len(window.place) for window in windows) <= limit:
         return windows, None
@@ -198,7 +201,7 @@ def _windows(
         last = max(int(window.place[-1]) for window in windows_with_rows)
         place = _largest(place, last, lambda at: sum(window.count(at) for window in windows) <= limit)
         return windows, (place, LAST_SEQ)
-    # A place with more rows than a segment: many equal rows of one key. Such a place is divided by seq.
+    # The place has more rows than a segment, such as many equal rows of one key, so it is divided by seq.
     seqs = [window.seq[: window.count(place)] for window in windows if window.count(place)]
     seq = min(int(of_window[0]) for of_window in seqs)
     if sum(window.count(place, seq) for window in windows) > limit:
@@ -211,7 +214,7 @@ def _windows(
 
 
 def _largest(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the largest number from `low` to `high` for which `holds` is true; it is true from `low` up to there."""
+    """Return the largest number from `low` to `high` for which `holds` is true; `holds` is true up to that number."""
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)

@@ -1,11 +1,11 @@
 """Entries: the rows of an arrangement, as columns.
 
-An entry says that a row was inserted `weight` times or, if the weight is negative, retracted. The live rows are the
-sum: entries that agree in everything but the weight are the same entry, and an entry whose weights add up to zero does
-not exist.
+An entry records that a row was inserted `weight` times or, if the weight is negative, retracted. The live rows are the
+sum of all entries: entries that differ only in weight are added up into one, and an entry whose weights add up to zero
+does not exist.
 
-Equal rows are *counted* if it does not matter when each of them was inserted: entries that agree in all but weight,
-written_at and seq are then the same entry, and the live rows are the sum over these.
+Equal rows are *counted* if it does not matter when each of them was inserted. Entries that differ only in weight,
+written_at and seq are then also added up into one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
 
 UPPER = np.uint64(0xFFFFFFFF00000000)
-"""The half of a place that comes from the hash."""
+"""The mask of the half of a place that comes from the key's hash."""
 
 COLUMNS: dict[str, np.dtype[Any] | None] = {
     "place": np.dtype("<u8"),
@@ -37,14 +37,14 @@ COLUMNS: dict[str, np.dtype[Any] | None] = {
     "seq": np.dtype("<i8"),
     "mark": np.dtype("i1"),
 }
-"""The columns of a segment on disk, None for bytes; another order or type is another format version."""
+"""The columns of a segment on disk and their types, None for bytes; any change requires a new format version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
     """Rows of an arrangement with their weights.
 
-    - `place` orders entries: the upper half of the hash, then 32 bits that distinguish the rows of one key.
+    - `place` orders entries: the upper half of the hash, then 32 bits that distinguish the rows of a key.
     - `hash`, `key`, `sub_key`, `seq`, `payload` are those of the change that inserted the row.
     - `weight` is the number of insertions of the row minus the number of its retractions.
     - `written_at` is the time of the batch that wrote the row, in ms since the epoch, or the time until which the row
@@ -67,7 +67,7 @@ class Entries:
 
     @property
     def size(self) -> int:
-        """The bytes of all columns."""
+        """The size of all columns in bytes."""
         return sum(column.nbytes for column in self.columns)
 
     @property
@@ -110,11 +110,11 @@ class Entries:
         )
 
     def filter(self, mask: Mask) -> Self:
-        """Return the entries where `mask` is true, in their order."""
+        """Return the entries where `mask` is true, in order."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, first: int, stop: int) -> Self:
-        """Return the entries from `first` to before `stop`, as views."""
+        """Return views of the entries from `first` up to but excluding `stop`."""
         return type(self)(
             *(
                 column[first:stop] if isinstance(column, np.ndarray) else column.slice(first, stop - first)
@@ -128,14 +128,14 @@ class Entries:
 
     @property
     def units(self) -> Self:
-        """Each of these rows as many times as its weight, with weight 1; no weight may be negative."""
+        """The same rows with weight 1, each repeated by its weight. No weight may be negative."""
         if (self.weight == 1).all():
             return self
         rows = self.take(np.repeat(np.arange(len(self)), self.weight))
         return rows.relabel(weight=np.ones(len(rows), np.int64))
 
     def relabel(self, *, weight: Int64s | None = None, mark: Int8s | None = None) -> Self:
-        """Return the same rows with other weights or marks."""
+        """Return the same rows with these weights or marks."""
         return replace(self, weight=self.weight if weight is None else weight, mark=self.mark if mark is None else mark)
 
 
@@ -144,7 +144,7 @@ def _concat(columns: Sequence[Any]) -> Any:
 
 
 def consolidate(entries: Entries) -> Entries:
-    """Return the same entries in order of (place, seq), each once, without those of weight zero."""
+    """Add up equal entries, and return those with nonzero weight in order of (place, seq)."""
     if _is_in_order(entries.place, entries.seq):
         return entries.filter(entries.weight != 0)
     order = in_order(entries.place, entries.seq)
@@ -157,10 +157,10 @@ def consolidate(entries: Entries) -> Entries:
 
 
 def counted(entries: Entries) -> Entries:
-    """Return the same entries in order of (place, seq), with the sums of equal rows with the same mark.
+    """Add up the entries of equal rows that have the same mark, and return them in order of (place, seq).
 
-    Entries that cancel exactly are removed first. The remaining entry of equal rows has the earliest seq of those
-    inserted, and the latest written_at.
+    Entries that cancel exactly are removed first. The entry that remains for equal rows has the earliest seq of the
+    inserted ones, and the latest written_at.
     """
     entries = consolidate(entries)
     follows = entries.place[1:] == entries.place[:-1]
@@ -172,7 +172,7 @@ def counted(entries: Entries) -> Entries:
     groups = group(codes, (rows.mark, rows.place, rows.key, rows.sub_key, rows.payload))
     if groups.count == len(rows):
         return entries
-    # The first row of each group in this order stands for the group, and keeps its position in the other order.
+    # The first row of each group in this order represents the group, and keeps its position among the entries.
     order = np.lexsort((np.arange(len(rows)), rows.weight < 0, groups.ids))
     first = order[np.append(True, np.diff(groups.ids[order]) != 0)]
     total, latest = np.zeros(groups.count, np.int64), rows.written_at[first]
@@ -185,13 +185,13 @@ def counted(entries: Entries) -> Entries:
 
 
 def _is_in_order(place: Uint64s, seq: Int64s) -> bool:
-    """Return whether each row comes after the previous one by (place, seq), so that no two are equal."""
+    """Return whether the rows are strictly ascending by (place, seq)."""
     ties = np.flatnonzero(place[1:] <= place[:-1])
     return bool((place[ties + 1] == place[ties]).all() and (seq[ties + 1] > seq[ties]).all())
 
 
 def in_order(place: Uint64s, seq: Int64s) -> Indices:
-    """Return the order by (place, seq): one fast sort by place, and a slow sort of the rows that share a place."""
+    """Return the order by (place, seq): a fast sort by place, then a slower sort of the rows that share a place."""
     order = np.argsort(place)
     ordered = place[order]
     ties = ordered[1:] == ordered[:-1]
@@ -203,7 +203,7 @@ def in_order(place: Uint64s, seq: Int64s) -> Indices:
 
 
 def _sum_equal(entries: Entries, order: Indices, follows: Mask) -> tuple[Int64s, Mask]:
-    """Return the weights in `order`, where the first of equal entries has the sum of all, and which entries to keep."""
+    """Return the weights in `order`, with the sum of equal entries at the first one, and which entries to keep."""
     tied = np.concatenate((follows, [False])) | np.concatenate(([False], follows))
     rows = order[tied]
     codes = np.cumsum(~np.concatenate(([False], follows)))[tied].astype(np.uint64)

@@ -1,10 +1,10 @@
-"""Layout *last write*: an entry is the complete state of its key, and replaces the earlier entries of the key.
+"""Layout *last write*: an entry is the complete state of its key, and replaces the key's earlier entries.
 
-An update is one entry instead of two: the old row need not be written again to be retracted. A *place* is the 64-bit
-position of an entry in the order of a run. Here, its upper half is that of the key's hash, and its lower half is the
-number of the batch. The entries of a key are therefore in the order in which they were written, whichever runs they are
-in. The last entry counts: with a positive weight it is the key's row, with a negative one it says that the key has no
-row. A negative entry is dropped once everything before it has been merged.
+An update takes one entry instead of two, because the old row is not written again to retract it. An entry's *place* is
+its 64-bit sort position within a run. In this layout, its upper half is the upper half of the key's hash, and its lower
+half is the number of the batch. A key's entries are therefore in the order in which they were written, whichever runs
+they are in. Only the last entry counts: if its weight is positive, it is the key's row; if its weight is negative, the
+key has no row. A negative entry is dropped once all earlier entries have been merged.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rowkind.operators.columns.grouping import distinct, equal_bytes, group, is_
 
 
 def of_batch(entries: Entries, number: int) -> Entries:
-    """Return the entries as the batch with this number writes them."""
-    assert number <= int(~UPPER), "the number of a batch has 32 bits"
+    """Return the entries with the places that they get in batch `number`."""
+    assert number <= int(~UPPER), "a batch number must fit into 32 bits"
     return replace(entries, place=(entries.place & UPPER) | np.uint64(number))
 
 
 def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
-    """Return which entries, in any order, are the last of their key."""
+    """Return which entries are the last of their key. The entries may be in any order."""
     order = np.argsort(place)
     key_place = place[order] & UPPER
     together = np.flatnonzero(key_place[1:] == key_place[:-1])
@@ -37,7 +37,7 @@ def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
     result = np.ones(len(place), np.bool_)
     result[before[same]] = False
     if not same.all():
-        # The entries of keys that share a place are mixed, so the next entry of a key need not be its neighbour.
+        # If keys share the upper half of a place, their entries are mixed, so a key's next entry need not be adjacent.
         rows = order[is_in(key_place, distinct(key_place[together[~same]]))]
         groups = group(hashes[rows], [key.take(pa.array(rows))])
         last = np.zeros(groups.count, np.int64)
@@ -48,12 +48,12 @@ def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
 
 
 def latest(entries: Entries) -> Entries:
-    """Return the last entry of each key, in their present order."""
+    """Return the last entry of each key, without changing the order."""
     return entries.filter(are_last(entries.place, entries.hash, entries.key))
 
 
 def rows_at(found: Sequence[tuple[Segment, Indices]]) -> Entries:
-    """Return the row of each key that has one, from entries found in segments; only these rows are read completely."""
+    """Return the row of each key that has one, given entries found in segments. Only these rows are read completely."""
     if not found:
         return Entries.empty()
     parts = [(segment.entries, rows) for segment, rows in found]
@@ -72,8 +72,8 @@ def rows_at(found: Sequence[tuple[Segment, Indices]]) -> Entries:
 def is_needless(entries: Entries, before: int | None) -> Mask:
     """Return which negative entries have nothing left to delete, given that the merge reads all earlier entries.
 
-    `before` is the place up to which entries have been merged already, or None. A key at that place may be half merged,
-    so its entries are kept.
+    `before` is the place up to which entries have already been merged, or None. A key at that place may be only partly
+    merged, so its entries are kept.
     """
     needless: Mask = entries.weight < 0
     if before is not None:

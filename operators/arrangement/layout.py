@@ -1,9 +1,9 @@
-"""The layouts of an arrangement's rows. The plan chooses a layout by the known unique keys.
+"""The layouts of an arrangement. The plan chooses a layout according to the known unique keys.
 
-The *place* of an entry is its 64-bit position in the order of a run. Except in layouts *ordered* and *timed*, it has
-two 32-bit halves. In layout *ordered*, the sub-key is an order key: bytes that compare as the rows of a key rank. The
-place then has 24 bits of the hash and the 40 bits of the order code, so that a run can be read from the first row of a
-key on (`operators.arrangement.prefix_scan`).
+An entry's *place* is its 64-bit sort position within a run. Except in layouts *ordered* and *timed*, it has two 32-bit
+halves. In layout *ordered*, the sub-key is an order key: bytes that sort in the order in which a key's rows rank. The
+place then consists of 24 bits of the hash and the 40-bit order code, so that a key can be read from its first row on
+(`operators.arrangement.prefix_scan`).
 
     one row per key   the key contains a unique key                        place = hash, 0
     unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
@@ -52,12 +52,13 @@ def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa
 class ArrangementSpec:
     """The layout and the options of an arrangement.
 
-    - A row is invisible from written_at + `ttl_ms` on, or from the time on that `until` returns.
-    - `latest_first`: the rows of a place are stored latest first, so that they can be read in that order; not in layout
-      *last write*.
+    - `ttl_ms`, `until`: a row becomes invisible at written_at + `ttl_ms`, or at the time that `until` returns for it.
+    - `latest_first`: the rows of a place are stored latest first, so that they can be read in that order; not for
+      layout *last write*.
     - `by_number`: in layout *ordered*, equal rows are counted, because only their number matters, not when they were
-      inserted. In layouts *multiset* and *timed* they always are, except with `arrivals`. With a TTL they never are.
-    - `alike`: in layout *multiset*, rows are the same if the bytes that `alike` returns for them are equal.
+      inserted. In layouts *multiset* and *timed*, they are always counted unless `arrivals` is set. With a TTL, they
+      are never counted.
+    - `alike`: in layout *multiset*, rows are equal if `alike` returns the same bytes for their payloads.
     """
 
     name: str
@@ -81,7 +82,7 @@ class ArrangementSpec:
         return by_number and self.ttl_ms is None
 
     def expired_until(self, now: int) -> int | None:
-        """Return the latest written-at of rows that have expired at time `now`, or None if no row expires."""
+        """Return the latest `written_at` of rows that have expired at time `now`, or None if no row expires."""
         if self.until is not None:
             return now
         return None if self.ttl_ms is None else now - self.ttl_ms

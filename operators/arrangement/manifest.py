@@ -1,7 +1,7 @@
 """The manifest of an arrangement: the segments of its runs, and the progress of its merges.
 
-It is the only blob that is replaced with every batch: a header line with the format and its version, then JSON. A
-*place* in it is the 64-bit position of an entry in the order of a run (`operators.arrangement.layout`).
+The manifest is the only blob that is ever replaced. It consists of a header line with the format and its version,
+followed by JSON. An entry's *place* is its 64-bit sort position within a run (`operators.arrangement.layout`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT = b"rowkind manifest 1\n"
 class SegmentInfo(NamedTuple):
     """The properties of a segment that are known without reading it.
 
-    `first` and `last` are the places of its first and last row; `newest` is the latest written_at of its rows.
+    `first` and `last` are the places of its first and last rows; `newest` is the latest written_at of its rows.
     """
 
     name: str
@@ -35,19 +35,19 @@ class SegmentInfo(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive segments in order of (place, seq)."""
+    """A run: consecutive segments in order of (place, seq)."""
 
     number: int
     segments: list[SegmentInfo]
 
     @property
     def rows(self) -> int:
-        """The number of rows of all segments."""
+        """The number of rows in all segments."""
         return sum(segment.rows for segment in self.segments)
 
     @property
     def bytes(self) -> int:
-        """The number of bytes of all segments."""
+        """The size of all segments in bytes."""
         return sum(segment.bytes for segment in self.segments)
 
 
@@ -56,8 +56,8 @@ class Merge:
     """A merge in progress: the runs that it reads, by number, and the segments that it has written so far.
 
     Everything up to and including `cursor`, a (place, seq), has been merged; `weight` is the sum of the weights
-    written. Lookups read the inputs until the merge is complete. `whole`: the inputs were all runs when the merge
-    began.
+    written. Lookups read the inputs until the merge is complete. `whole` is true if the inputs were all of the runs
+    when the merge began.
     """
 
     inputs: list[int]
@@ -69,10 +69,10 @@ class Merge:
 
 @dataclass(slots=True)
 class Manifest:
-    """The state of an arrangement, apart from the rows.
+    """An arrangement's state, except for the rows themselves.
 
-    `weight` is the sum of the weights of all entries ever appended, minus those known to be gone. Zero means that
-    nothing is live, because no entry's own sum is ever negative.
+    `weight` is the sum of the weights of all entries ever appended, minus the weight of rows known to be gone. If it is
+    zero, there are no live rows, because an entry's weights never add up to a negative number.
     """
 
     weight: int = 0
@@ -82,7 +82,7 @@ class Manifest:
 
     @property
     def segments(self) -> Iterator[SegmentInfo]:
-        """All segments, including those that merges have written."""
+        """All segments, including those written by unfinished merges."""
         for run in self.runs:
             yield from run.segments
         for merge in self.merges:

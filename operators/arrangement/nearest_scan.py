@@ -1,9 +1,9 @@
-"""Read from a place on, in either direction: the nearest entries, as few as suffice, with no gaps in between.
+"""Read the entries nearest to a place, in either direction: as few as suffice, without gaps.
 
-A *place* is the 64-bit position of an entry in the order of a run (`operators.arrangement.layout`).
+An entry's *place* is its 64-bit sort position within a run (`operators.arrangement.layout`).
 
-In every run, the nearest entries of an interval of places are located. The result is complete up to the nearest of the
-points at which some run has enough entries; places are read whole.
+In every run, the scan locates the nearest entries within an interval of places. The result is complete up to the
+nearest point at which some run has enough entries. The entries of a place are always read together.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def reach_of_nearest(
     *,
     backward: bool,
 ) -> Uint64s:
-    """Return for each closed interval the place up to which it must be read to find `enough` entries in one run.
+    """Return, for each closed interval, the place up to which it must be read to find `enough` entries in one run.
 
-    `enough` has a number for each interval. The interval is read from `low` on, or from `high` down with `backward`. If
-    no run has enough entries, the place is the interval's end. The intervals are disjoint and ascending.
+    `enough` has a number for each interval. An interval is read from `low` upwards or, if `backward` is set, from
+    `high` downwards. If no run has enough entries, the place is the end of the interval. The intervals must be disjoint
+    and ascending.
     """
     reach = (low if backward else high).copy()
     for run in runs:
@@ -45,6 +46,6 @@ def reach_of_nearest(
             at = stop - missing[which] if backward else first + missing[which] - 1
             there = stop - first >= missing[which]
             missing[which] -= stop - first
-            # This place is within the range that is still wanted, so the reach can only become nearer.
+            # This place is within the range that is still wanted, so the reach can only shrink.
             reach[which[there]] = places[at[there]]
     return reach

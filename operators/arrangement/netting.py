@@ -1,4 +1,4 @@
-"""Net output of operators that pass rows on unchanged: the rows left after equal rows of opposite sign cancel."""
+"""The net output of operators that emit stored rows: the rows left after equal rows of opposite sign cancel."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rowkind.operators.columns.hashing import mix, sketch64
 from rowkind.operators.errors import BatchTooLarge
 
 LARGEST = (1 << 31) - 1
-"""The maximum number of payload bytes that may be emitted together."""
+"""The maximum number of payload bytes that may be emitted in one batch."""
 
 
 def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None) -> Emitted:
-    """Return the rows whose weights do not cancel, of equal rows the latest by seq; retractions precede insertions.
+    """Return the rows that do not cancel, retractions first. Of equal rows, the latest by seq are kept.
 
-    `again` are rows to emit as refreshes; cancelled pairs are then emitted as refreshes too. None means that no
-    downstream operator needs refreshes. Raises `BatchTooLarge`.
+    `again` has the rows to emit as refreshes; if it is given, cancelled pairs are also emitted as refreshes. It is None
+    if no downstream operator needs refreshes. Raises `BatchTooLarge`.
     """
     left = weight
     if (weight < 0).any():
@@ -33,7 +33,7 @@ def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indice
 def net_rows_apart(
     failed: Mask, payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None
 ) -> tuple[Emitted, Rows]:
-    """Return the net rows of those that have not failed, and of those that have. Raises `BatchTooLarge`."""
+    """Return the net rows, separately for rows that have not failed and rows that have. Raises `BatchTooLarge`."""
     if not failed.any():
         return net_rows(payload, seq, weight, again), Rows.empty()
     good, bad = (net_rows(payload.filter(pa.array(part)), seq[part], weight[part], again) for part in (~failed, failed))
@@ -43,10 +43,10 @@ def net_rows_apart(
 def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refreshes: bool) -> Emitted:
     """Return the rows that an operator emits if it stores its input's rows unchanged.
 
-    `changed` are the rows retracted and inserted. `refreshed` are the rows written again with equal values, each as the
-    entry retracted and the entry inserted (`Resolved.refreshed`). With `arrivals`, a row with a new arrival number is
-    another row: it is retracted with its old number and inserted with its new one. With `refreshes`, an unchanged row
-    becomes a refresh. Raises `BatchTooLarge`.
+    `changed` has the retracted and inserted rows. `refreshed` has the rows that were written again with equal values,
+    each as a retracted and an inserted entry (`Resolved.refreshed`). If `arrivals` is set, a row with a new arrival
+    number is a different row: it is retracted with its old number and inserted with its new one. If `refreshes` is set,
+    an unchanged row is emitted as a refresh. Raises `BatchTooLarge`.
     """
     again = np.empty(0, np.int64) if refreshes else None
     if not arrivals:
@@ -79,8 +79,8 @@ def _rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, refreshed: Indic
 def spelled(weight: Int64s, sizes: Int64s, refreshed: Indices) -> Indices:
     """Return the indices of rows, each repeated as many times as the row is retracted or inserted.
 
-    `sizes` has the size of each row in bytes. `refreshed` are rows that are emitted in addition; they only count
-    towards the size. Raises `BatchTooLarge` for more than `LARGEST` bytes.
+    `sizes` has the size of each row in bytes. `refreshed` has rows that are emitted in addition; here, they only count
+    towards the total size. Raises `BatchTooLarge` if the total exceeds `LARGEST` bytes.
     """
     size = int(sizes @ abs(weight)) + int(sizes[refreshed].sum())
     rows = spelled_out(weight)

@@ -1,12 +1,13 @@
-"""Read from the top: the first rows of keys in layout *ordered*, as few as suffice, with no gaps in between.
+"""Read the first rows of keys in layout *ordered*: as few as suffice, without gaps.
 
-A run is in order of (place, seq); a *place* is the 64-bit position of an entry in a run, which includes the first bits
-of the order key (`operators.arrangement.layout`). The first rows of each key are read from every run. The result is
-complete up to the earliest of the points at which the reading of some run stopped. A place is read whole, because its
-rows may have different order keys, and its last row may rank first. But if a place has very many rows, these are
-usually ties: rows with the same order key. Ties rank by arrival, and are stored in that order. So before more than
-`MANY` rows of a place are read, their order keys are compared, which reads nothing else of the rows. If there is only
-one order key, a part of the rows suffices.
+A run is sorted by (place, seq). An entry's *place* is its 64-bit sort position within a run, which includes the first
+bits of the order key (`operators.arrangement.layout`). The first rows of each key are read from every run. The result
+is complete up to the earliest point at which the scan stopped in some run.
+
+The rows of a place are read together, because they may have different order keys, and the last row may rank first.
+However, if a place has very many rows, they are usually ties: rows with the same order key. Ties rank by arrival, and
+are stored in that order. Before more than `MANY` rows of a place are read, the scan therefore compares only their order
+keys. If all order keys are the same, it is enough to read some of the rows.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 
 MANY = 1 << 10
-"""If the rows of one place would exceed the wanted rows by more than this, the scan looks for ties."""
+"""If a place has more than this many rows beyond those wanted, the scan checks whether they are ties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
     """How far keys have been read: from the places `firsts` up to and including (`place`, `seq`).
 
-    `ends` are the last places that rows of these keys could have. If `latest_first`, runs have later seqs before
+    `ends` has the last place that a row of each key could have. If `latest_first` is set, runs have later seqs before
     earlier ones, and `seq` is the complement of a seq.
     """
 
@@ -42,18 +43,18 @@ class Reach:
 
     @classmethod
     def whole(cls, firsts: Uint64s, ends: Uint64s, *, latest_first: bool) -> Reach:
-        """Return the reach of all rows of keys that begin at the places `firsts` and end at the places `ends`."""
+        """Return a reach that covers all rows of keys from the places `firsts` to the places `ends`."""
         return cls(firsts, ends, ends, np.full(len(firsts), LAST_SEQ), latest_first)
 
     @property
     def is_whole(self) -> Mask:
-        """The mask of the keys that have been read to their end."""
+        """A mask of the keys that have been read completely."""
         result: Mask = (self.place == self.ends) & (self.seq == LAST_SEQ)
         return result
 
     @property
     def divided(self) -> Indices:
-        """The keys that have been read up to the middle of a place."""
+        """The indexes of keys whose last place was read only in part."""
         return np.flatnonzero(self.seq != LAST_SEQ)
 
     def filter(self, mask: Mask) -> Reach:
@@ -84,9 +85,9 @@ def read(reach: Reach, runs: Sequence[Run], segment_store: SegmentStore) -> Iter
 def reach_of_first(
     whole: Reach, enough: int, runs: Sequence[Run], segment_store: SegmentStore, come: Entries | None
 ) -> Reach:
-    """Return how far to read so that `enough` rows of each key are read from every run, if it has so many.
+    """Return how far to read so that `enough` rows of each key are read from every run, if the run has that many.
 
-    Ties may be read in part if `come` is given: the rows that the batch inserts, which may have other order keys.
+    Ties may be read in part if `come` is given. It has the rows that the batch inserts, whose order keys may differ.
     """
     reach = whole
     for run in runs:
@@ -94,14 +95,14 @@ def reach_of_first(
         for segment, keys in _touched(run, whole.firsts, reach.place, segment_store):
             keys = keys[missing[keys] > 0]  # noqa: PLW2901 - the other keys have enough rows
             at, missing[keys] = segment.find_nth(whole.firsts[keys], reach.place[keys], missing[keys])
-            keys, at = keys[at >= 0], at[at >= 0]  # noqa: PLW2901 - these keys go no further
+            keys, at = keys[at >= 0], at[at >= 0]  # noqa: PLW2901 - the scan of these keys stops here
             reach = _nearer(reach, keys, *_cut(segment, at, divides=come is not None))
     if come is None or len(reach.divided) == 0:
         return reach
     seq = reach.seq.copy()
     order = np.argsort(come.place)
     come = come.take(order)
-    # One step per place, each of which saves reading MANY rows.
+    # One step per place; each may save reading MANY rows.
     for key in reach.divided:
         if not _all_ties(int(reach.place[key]), runs, segment_store, come):
             seq[key] = LAST_SEQ
@@ -111,7 +112,7 @@ def reach_of_first(
 def _touched(
     run: Run, firsts: Uint64s, until: Uint64s, segment_store: SegmentStore
 ) -> Iterator[tuple[Segment, Indices]]:
-    """Yield the segments that may have rows of these keys, each with its keys."""
+    """Yield the segments that may have rows of these keys, each with the keys concerned."""
     for info in run.segments:
         keys = np.flatnonzero((firsts <= np.uint64(info.last)) & (until >= np.uint64(info.first)))
         if len(keys):
@@ -119,7 +120,7 @@ def _touched(
 
 
 def _cut(segment: Segment, at: Indices, *, divides: bool) -> tuple[Uint64s, Int64s]:
-    """Return how far to read so that the rows `at` are the last ones wanted."""
+    """Return the (place, seq) up to which to read if the rows at `at` are the last ones wanted."""
     places = segment.entries.place
     place, seq = places[at], np.full(len(at), LAST_SEQ)
     if divides:
@@ -139,7 +140,7 @@ def _nearer(reach: Reach, keys: Indices, place: Uint64s, seq: Int64s) -> Reach:
 
 
 def _all_ties(place: int, runs: Sequence[Run], segment_store: SegmentStore, come: Entries) -> bool:
-    """Return whether all rows at a place, including those of `come`, which is sorted, have one order key."""
+    """Return whether all rows at a place, including those in `come`, which must be sorted, have the same order key."""
     first, stop = (int(np.searchsorted(come.place, np.uint64(place), side=side)) for side in ("left", "right"))
     found: set[bytes | None] = set(come.sub_key.slice(first, stop - first).to_pylist())
     for run in runs:

@@ -1,34 +1,35 @@
 """Resolve raw changes of one operator input to the exact entries that they add to its arrangement.
 
-A retraction is resolved, when it arrives, to a stored row; of equal rows, to the oldest by (written_at, seq). It takes
-over that row's written_at, seq and mark, so that the two cancel exactly and expire together. A retraction that finds no
-row changes nothing and is unmatched.
+When a retraction arrives, it is resolved to a stored row: to the oldest by (written_at, seq) if there are several equal
+rows. It takes over that row's written_at, seq and mark, so that the two cancel exactly and expire together. A
+retraction that finds no row is unmatched, and changes nothing.
 
-Layouts *multiset*, *ordered* and *last write*: a retraction removes a row with the same key and payload, in layout
-*ordered* also with the same sub-key. Payloads may be alike although their bytes differ (`Arrangement.alike`); the
-removed row is the stored row, with its own bytes.
+In layouts *multiset*, *ordered* and *last write*, a retraction removes a row with the same key and payload and, in
+layout *ordered*, the same sub-key. Payloads may be alike although their bytes differ (`Arrangement.alike`); the removed
+row then has the stored bytes, not those of the retraction.
 
-Layouts *one row per key* and *unique key*: rows are identified by (key, sub-key).
-The last change of a row in the batch decides. An insertion replaces the stored row with its identity, if there is one.
-The removed row is always the stored row, even if the retraction has another payload. Rows with a NULL key and without a
-sub-key have no identity, in any layout; they are treated as a multiset.
+In layouts *one row per key* and *unique key*, rows are identified by (key, sub-key). The last change of a row in the
+batch determines the result. An insertion replaces the stored row with the same identity, if there is one. The removed
+row is always the stored row, even if the retraction has a different payload. In any layout, rows with a NULL key and
+without a sub-key have no identity; they are treated as a multiset.
 
-There is one exception. An input that is `exact` promises to retract rows as they were sent, and to send the changes of
-a key in order. If such a retraction meets a row that is not its own, the +U of the update arrived first and has already
-replaced the retraction's row. The retraction must not remove the new row: it is unmatched. (If the two rows are equal
-in the columns that are stored here, this is not detected.)
+There is one exception. An `exact` input guarantees to retract rows as they were sent, and to send the changes of each
+key in order. If a retraction from such an input finds a row with a different payload, the update's +U arrived first and
+has already replaced the retracted row. The retraction must not remove the new row, so it is unmatched. (This is not
+detected if the two rows are equal in the columns that are stored.)
 
-Changes are applied by (seq, retraction before insertion) if the input is ordered by seq. Otherwise the batch is a set
-of signed rows without order. It may arrive in pieces, so its changes may include equal rows of opposite sign. In a
-multiset, insertions are then applied before retractions. In the other layouts, equal rows of one identity cancel first,
-and the cancelled insertions count as refreshes; of the remaining changes, retractions are applied before insertions.
+If the input is ordered by seq, changes are applied by (seq, retraction before insertion). Otherwise, the batch is an
+unordered set of signed rows. It may arrive in pieces, so its changes may include equal rows of opposite sign. In a
+multiset, insertions are then applied before retractions. In the other layouts, equal rows with the same identity cancel
+first, and the cancelled insertions count as refreshes. Of the remaining changes, retractions are applied before
+insertions.
 
-Refreshes are applied last. Each renews the written_at of a stored row with the same key, sub-key and payload, and keeps
-its seq: it is the same row. Of several such rows, it renews the one that would be retracted next. If there is no such
-row, or if it has expired, nothing happens.
+Refreshes are applied last. Each refresh renews the written_at of a stored row with the same key, sub-key and payload.
+The row's seq stays, because it is still the same row. If there are several such rows, the refresh renews the one that
+would be retracted next. If there is none, or if it has expired, the refresh has no effect.
 
-If an operator stores rows in layout *ordered* and has read the rows of the touched keys anyway, `replace_among` treats
-them as identified by something other than their sub-key.
+`replace_among` is for operators that store rows in layout *ordered*, and have to read the rows of the touched keys
+anyway. It identifies rows by something other than their sub-key.
 """
 
 from __future__ import annotations
@@ -60,16 +61,16 @@ from rowkind.operators.columns.hashing import hash64, mix
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The effect of the changes of one input on its arrangement.
+    """The effect of an input's changes on its arrangement.
 
     - `added` and `removed` are the inserted and retracted rows, with positive weights; the marks of added rows are 0.
-    - `refreshed` are entries to append unchanged. They retract rows and insert equal rows with the same identity, which
-      rewrites only written_at and seq; a refresh rewrites only written_at. The inserted row inherits the mark of the
-      retracted row.
-    - `unmatched` are the indices of the retractions that found no row. `overtaken` are those among them that found
-      another row with their identity, and whose own row therefore has not expired.
-    - `repeated` are the indices of the insertions that found and replaced a row with their identity that had not been
-      retracted; empty for an input in which insertions may do so.
+    - `refreshed` has entries to append unchanged. They retract rows and insert equal rows with the same identity. This
+      rewrites only written_at and seq or, for a refresh, only written_at. An inserted row inherits the retracted row's
+      mark.
+    - `unmatched` has the indices of the retractions that found no row. `overtaken` has those among them that found a
+      different row with the same identity, so that their own row cannot have expired.
+    - `repeated` has the indices of the insertions that replaced a row with the same identity, although it had not been
+      retracted. It is empty for an input whose insertions may replace rows.
     """
 
     added: Entries
@@ -80,19 +81,19 @@ class Resolved:
     repeated: Indices = field(default_factory=lambda: np.empty(0, np.int64))
 
     def among(self, rows: Indices) -> Resolved:
-        """Return the same for the changes at `rows` of a larger set, with indices into that set."""
+        """Return the same effect with indices into a larger set, in which these changes are at `rows`."""
         return replace(
             self, unmatched=rows[self.unmatched], overtaken=rows[self.overtaken], repeated=rows[self.repeated]
         )
 
     @property
     def rewritten(self) -> Entries:
-        """The rows that exist both before and after the batch, as they are after it."""
+        """The rows that exist both before and after the batch, as they are after the batch."""
         return self.refreshed.filter(self.refreshed.weight > 0)
 
 
 def resolve(arrangement: Arrangement, batch: Batch, *, by_seq: bool, exact: bool = False) -> Resolved:
-    """Return the effect of one input's batch on the arrangement; nothing is appended to it yet.
+    """Return the effect of an input's batch on the arrangement, without appending anything.
 
     `exact` matters only if the changes are ordered by seq.
     """
@@ -105,7 +106,7 @@ def resolve(arrangement: Arrangement, batch: Batch, *, by_seq: bool, exact: bool
 
 
 def entries_of(arrangement: Arrangement, changes: Changes) -> Entries:
-    """Return the changes as rows that the arrangement could hold, written now."""
+    """Return the changes as entries that could be appended to the arrangement."""
     place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
     return new_entries(arrangement, changes, place)
 
@@ -137,10 +138,10 @@ def replace_among(
     *,
     by_seq: bool,
 ) -> Resolved:
-    """Return the effect of the batch on the arrangement if (key, identity) identifies rows.
+    """Return the batch's effect on the arrangement if rows are identified by (key, identity).
 
-    `stored` are all rows of the batch's keys, and possibly of others; `identities` are those of changes and of stored
-    rows.
+    `stored` has all rows of the batch's keys, and possibly rows of other keys. `identities` has the identities of the
+    changes and those of the stored rows.
     """
     changes = batch.changes
     identity = concat_binary(identities)
@@ -152,7 +153,7 @@ def replace_among(
 
 
 def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: Resolved) -> Resolved:
-    """Add the effect of refreshes; `stored` has all rows that they may refer to, as they are before the batch."""
+    """Add the effect of refreshes; `stored` has all rows that refreshes may refer to, as they were before the batch."""
     there = arrangement.without(stored, Entries.concat([-resolved.removed, resolved.refreshed]))
     there = there.filter(there.weight > 0).units
     columns = [
@@ -202,8 +203,8 @@ def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Re
     changes, stored, groups = matched.changes, matched.stored, matched.groups.count
     retraction = changes.weight < 0
     taken = np.bincount(matched.of_change[retraction & counts], minlength=groups)
-    # The queue of each group, oldest first, one element per row; retractions take rows from its head. Equal rows in one
-    # entry are expanded only up to the number that could be taken.
+    # Each group has a queue with one element per row, oldest first; retractions take rows from its head. Equal rows in
+    # one entry are expanded only up to the number that could be taken.
     new = new_entries(arrangement, changes, matched.place).filter(~retraction)
     most = np.minimum(stored.weight, taken[matched.of_stored])
     units = Entries.concat([stored.relabel(weight=most).units, new])
@@ -228,15 +229,16 @@ def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Re
 
 
 def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
-    """Return the steps that would lead below zero, in consecutive walks that begin at their owners' start values.
+    """Return the steps that would make a running count negative; each owner's count begins at its start value.
 
-    Such a step is not taken. It is therefore left out exactly if the plain sum of steps reaches a new low below zero.
+    Such a step is skipped. A step is therefore skipped exactly if the sum of all steps so far reaches a new low below
+    zero.
     """
     first = np.concatenate(([True], owner[1:] != owner[:-1]))
     total = np.cumsum(steps)
     before = (total - steps)[first][np.cumsum(first) - 1]
     level = start[owner] + total - before
-    # Each walk is shifted far below the previous one, so that one running minimum serves all walks.
+    # Each owner's count is shifted far below the previous one, so that one running minimum serves all of them.
     depth = np.cumsum(first) * (2 * len(steps) + 2)
     lowest = np.minimum.accumulate(np.minimum(level, 0) - depth)
     entered = np.concatenate(([0], lowest[:-1]))
@@ -259,9 +261,9 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
 
 
 def _overtaken(matched: Matched) -> Mask:
-    """Return which retractions meet another row than their own: the last insertion before them, or the stored row.
+    """Return which retractions find a row other than their own.
 
-    A retraction meets the last row inserted before it by seq in the batch; without one, it meets the stored row.
+    A retraction finds the last row that the batch inserts before it by seq or, if there is none, the stored row.
     """
     changes, stored, groups = matched.changes, matched.stored, matched.groups
     overtaken = np.zeros(len(changes), np.bool_)
@@ -286,9 +288,10 @@ def _overtaken(matched: Matched) -> Mask:
 
 
 def _replace(arrangement: Arrangement, matched: Matched, *, by_seq: bool, exact: bool) -> Resolved:
-    """Return the effect of the changes, given the groups of rows with one identity.
+    """Return the effect of the changes, given the groups of rows with the same identity.
 
-    `exact`: no insertion is meant to replace a row. Without an order, equal rows of opposite sign cancel first.
+    If `exact` is set, insertions are not expected to replace rows. If `by_seq` is not set, equal rows of opposite sign
+    cancel first.
     """
     if by_seq:
         return _replace_in_turn(arrangement, matched, by_seq=True, exact=exact)
@@ -326,7 +329,7 @@ def _replace_in_turn(arrangement: Arrangement, matched: Matched, *, by_seq: bool
 
 
 def _turns(matched: Matched, *, by_seq: bool) -> tuple[Indices, Mask, Mask]:
-    """Return the changes, by identity and in order; which of them find a row; and which are last in their identity."""
+    """Return the order by identity and sequence, which changes find a row, and which are the last of their identity."""
     of_change, seq, insertion = matched.of_change, matched.changes.seq, matched.changes.weight > 0
     there = np.zeros(matched.groups.count, np.bool_)
     there[matched.of_stored] = True
@@ -352,7 +355,7 @@ def _equal_rows(
 
 
 def _refresh(old: Entries, new: Entries) -> Entries:
-    """Return the entries by which each row of `new` replaces its row of `old`."""
+    """Return the entries that replace each row of `old` with the corresponding row of `new`."""
     if len(old) == 0:
         return old
     return Entries.concat([old.relabel(weight=np.full(len(old), -1)), new.relabel(mark=old.mark)])

@@ -1,9 +1,9 @@
 """A segment: one immutable blob of entries in order of (place, seq), named by its digest.
 
-A *place* is the 64-bit position of an entry in the order of a run (`operators.arrangement.layout`). Entries with
-one place are ordered by seq.
+An entry's *place* is its 64-bit sort position within a run (`operators.arrangement.layout`). Entries with the same
+place are ordered by seq.
 
-Reading a blob copies nothing: the columns are views of it (`operators.arrangement.segment_format`).
+Reading a blob copies nothing: the columns are views of the blob (`operators.arrangement.segment_format`).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ SEGMENT_ROWS = 1 << 16
 """The maximum number of rows of a segment."""
 
 SEGMENT_BYTES = 4 << 20
-"""The target size of a segment's columns in bytes; a segment of more than one row has at most twice as many."""
+"""The target size of a segment's columns in bytes; a segment with more than one row has at most twice this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """An open segment."""
+    """A segment that has been read."""
 
     entries: Entries
 
     @classmethod
     def open(cls, blob: pa.Buffer, name: str, arrangement: str) -> Self:
-        """Open the segment in `blob`; `name` and `arrangement` are for errors.
+        """Open the segment in `blob`; `name` and `arrangement` are used in errors.
 
         Raises `StateFormatUnknown` and `StateCorrupted`.
         """
@@ -53,7 +53,7 @@ class Segment:
             raise StateCorrupted(arrangement, name, str(error)) from error
 
     def find(self, low: Uint64s, high: Uint64s) -> Indices:
-        """Return the rows whose place is in any of the closed intervals, which must be disjoint and ascending."""
+        """Return the indices of rows with places in these closed intervals, which must be disjoint and ascending."""
         places = self.entries.place
         if len(places) <= len(low):
             interval = np.searchsorted(low, places, side="right") - 1
@@ -66,10 +66,10 @@ class Segment:
         return first[owner] + rank
 
     def find_nth(self, low: Uint64s, high: Uint64s, numbers: Int64s) -> tuple[Indices, Int64s]:
-        """Return the index of row number n, from 1, in each of the closed intervals, which are disjoint and ascending.
+        """Return the index of the n-th row of each closed interval, counted from 1.
 
-        `numbers` has n for each interval. The index is -1 if the interval has fewer rows. Also return n minus the
-        number of rows in the interval.
+        The intervals must be disjoint and ascending, and `numbers` has n for each. The index is -1 if an interval has
+        fewer rows. Also return n minus the number of rows in each interval.
         """
         places = self.entries.place
         first = np.searchsorted(places, low)
@@ -77,7 +77,7 @@ class Segment:
         return np.where(counts >= numbers, first + numbers - 1, -1), numbers - counts
 
     def find_up_to(self, low: Uint64s, place: Uint64s, seq: Int64s) -> Indices:
-        """Return the rows from each place in `low` up to and including (`place`, `seq`); the ranges do not overlap."""
+        """Return the rows from each place in `low` up to and including (`place`, `seq`). Ranges must not overlap."""
         places = self.entries.place
         first, stop = np.searchsorted(places, low), np.searchsorted(places, place, side="right")
         for at in np.flatnonzero((seq != LAST_SEQ) & (stop > first)):
@@ -86,7 +86,7 @@ class Segment:
         return first[owner] + rank
 
     def subs_at(self, place: int) -> set[bytes | None]:
-        """Return the sub-keys of the rows at this place: no element, the only sub-key, or None if they differ."""
+        """Return a set with the sub-key of the rows at this place, or with None if they differ; empty without rows."""
         places = self.entries.place
         first, stop = (int(np.searchsorted(places, np.uint64(place), side=side)) for side in ("left", "right"))
         if first == stop:
@@ -100,9 +100,10 @@ class Segment:
         return {None} if (octets[width:] != octets[: len(octets) - width]).any() else {octets[:width].tobytes()}
 
     def weigh(self, low: Uint64s, high: Uint64s, keys: pa.BinaryArray, expired_until: int | None) -> Int64s:
-        """Return the sum of the unexpired weights of each key, whose rows are in these closed intervals of places.
+        """Return the sum of unexpired weights for each key, whose rows are in the corresponding closed interval.
 
-        If many rows are involved, whole intervals are summed at once, because their rows usually have one key.
+        If many rows are involved, whole intervals are summed at once, because the rows of an interval usually have the
+        same key.
         """
         entries = self.entries
         weight = entries.weight
@@ -126,7 +127,7 @@ class Segment:
         return result
 
     def after(self, place: int, seq: int) -> int:
-        """Return the first row that comes after (place, seq)."""
+        """Return the index of the first row after (place, seq)."""
         places = self.entries.place
         first = int(np.searchsorted(places, np.uint64(place)))
         stop = int(np.searchsorted(places, np.uint64(place), side="right"))
@@ -140,7 +141,7 @@ def encode(entries: Entries) -> tuple[str, pa.Buffer]:
 
 
 def cut(entries: Entries) -> Iterator[Entries]:
-    """Split the entries into pieces that are small enough for one segment each."""
+    """Split the entries into pieces that each fit into one segment."""
     average = max(1, entries.size // max(1, len(entries)))
     rows = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES // average))
     for first in range(0, len(entries), rows):

@@ -1,16 +1,16 @@
-"""The bytes of a segment: a header, then all columns, each in the smallest form that can be read without decoding.
+"""The format of a segment: a header, then all columns, each in the smallest form that can be read without decoding.
 
-The header is a line with the format and its version, and a line of JSON: the number of rows and, for each column of
-`entries.COLUMNS`, its form and the number of bytes of each of its parts. Parts begin at multiples of `_ALIGN`.
+The header has a line with the format and its version, and a line of JSON with the number of rows and, for each column
+of `entries.COLUMNS`, its form and the size of its parts in bytes. Parts begin at multiples of `_ALIGN` bytes.
 
     numbers      ["same", value]        no part: all rows have this value
                  ["each"]               the array, little-endian
     byte strings ["width", bytes]       the bytes of all values, which have equal lengths
                  ["offsets"]            the 32-bit offsets of the values, and their bytes
-                 if there are nulls, both forms have an additional first part, a bit per row
+                 if there are nulls, both forms have an additional first part with a bit per row
 
-A column is read as a view of the blob: a single value with a stride of zero, values of equal length with offsets that
-all segments share.
+Columns are read as views of the blob. A column with the same value in all rows is read with a stride of zero. Columns
+of byte strings with equal lengths use offsets that all segments share.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SegmentPart = np.ndarray[Any, np.dtype[Any]]
 
 
 def to_blob(entries: Entries) -> pa.Buffer:
-    """Return the blob of these entries."""
+    """Serialize the entries as a blob."""
     forms, parts = [], []
     for column in entries.columns:
         form, of_column = _of_numbers(column) if isinstance(column, np.ndarray) else _of_bytes(column)
@@ -56,11 +56,11 @@ def to_blob(entries: Entries) -> pa.Buffer:
 
 
 def from_blob(blob: pa.Buffer) -> Entries:
-    """Return the entries in a blob that begins with `FORMAT`, as views of it. Raises `ValueError` if it is damaged."""
+    """Return the entries of a blob that begins with `FORMAT`, as views. Raises `ValueError` if the blob is damaged."""
     octets = np.frombuffer(blob, np.uint8)
     text, newline, _ = blob.slice(len(FORMAT), min(blob.size - len(FORMAT), 4096)).to_pybytes().partition(b"\n")
     if not newline:
-        raise ValueError("the header has no end")
+        raise ValueError("the header is incomplete")
     rows, forms = json.loads(text)
     places = _places(len(FORMAT) + len(text) + 1, [size for _, sizes in forms for size in sizes])
     columns = []
@@ -69,7 +69,7 @@ def from_blob(blob: pa.Buffer) -> Entries:
         for size in sizes:
             place = next(places)
             if place + size > blob.size:
-                raise ValueError(f"{blob.size} bytes instead of at least {place + size}")
+                raise ValueError(f"the blob has {blob.size} bytes, expected at least {place + size}")
             parts.append(blob.slice(place, size) if dtype is None else octets[place : place + size])
         columns.append(_to_bytes(rows, form, parts) if dtype is None else _to_numbers(rows, form, parts, dtype))
     return Entries(*columns)
@@ -115,5 +115,5 @@ def _to_bytes(rows: int, form: list[Any], parts: list[pa.Buffer]) -> pa.BinaryAr
 
 @lru_cache(maxsize=64)
 def _offsets_of(width: int, rows: int) -> pa.Buffer:
-    """Return the offsets of `rows` values of this width; all columns that have no more values share them."""
+    """Return the offsets of `rows` values of this width. All columns with at most this many values share them."""
     return pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))

@@ -1,4 +1,4 @@
-"""Segments in a blob store: opened at most once per batch, written when the batch is done."""
+"""Segments in a blob store, opened at most once per batch, and written at the end of the batch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rowkind.operators.errors import StateLost
 class SegmentStore:
     """The segments of one arrangement of one shard, for one batch.
 
-    Equal segments have one name and one blob, however many runs contain them. `settle` deletes a blob only if no run
-    names it any more, and never writes a blob that was needed only within the batch.
+    Equal segments share a name and a blob, even if several runs contain them. `settle` deletes a blob only if no run
+    refers to it any more, and never writes a blob that was needed only during the batch.
     """
 
     def __init__(self, store: BlobStore, arrangement: str) -> None:
@@ -40,7 +40,7 @@ class SegmentStore:
         return segment
 
     def write(self, entries: Entries) -> list[SegmentInfo]:
-        """Encode these entries, which must be in order, as segments, which `settle` stores."""
+        """Encode entries, which must be in order, as segments; `settle` stores the segments."""
         return [self._write(piece) for piece in cut(entries)]
 
     def _write(self, entries: Entries) -> SegmentInfo:
@@ -56,7 +56,7 @@ class SegmentStore:
         )
 
     def settle(self, before: Iterable[SegmentInfo], after: Iterable[SegmentInfo]) -> None:
-        """Make the store contain the segments `after`, given that it contains the segments `before`."""
+        """Make the store contain the segments in `after`, given that it contains those in `before`."""
         held = {segment.name: segment.bytes for segment in before}
         kept = {segment.name for segment in after}
         for name in sorted(kept - held.keys()):

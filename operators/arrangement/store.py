@@ -1,6 +1,6 @@
-"""Blob stores, the only external interface of an arrangement.
+"""Blob stores, the only storage that an arrangement uses.
 
-`MemoryStore` is the store of the in-memory engine and of tests. Spark's store is in `service/spark/store.py`.
+The in-memory engine and the tests use `MemoryStore`. Spark's store is in `service/spark/store.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ MANIFEST = "manifest"
 
 
 class BlobStore(Protocol):
-    """Blobs of one arrangement of one shard.
+    """The blobs of one arrangement of one shard.
 
-    - Every name except `MANIFEST` has at most one content, because names are digests of the content. A store may
-      therefore cache such a blob anywhere and indefinitely.
-    - `get` of a name that was never put or was deleted returns None. A cache that still has the bytes of the digest may
-      return those, but never for `MANIFEST`.
-    - Changes become durable together with the batch, or not at all. Two batches never use a store at once.
+    - Every name except `MANIFEST` is a digest of the blob's content, so a blob never changes. A store may therefore
+      cache it anywhere and indefinitely.
+    - `get` returns None for a name that was never put, or was deleted. A cache may still return a deleted blob, but
+      never for `MANIFEST`.
+    - Changes become durable together with the batch, or not at all. Two batches never use a store at the same time.
     """
 
     def get(self, name: str) -> pa.Buffer | None:
@@ -36,7 +36,7 @@ class BlobStore(Protocol):
 
 
 def digest(blob: pa.Buffer | bytes) -> str:
-    """Return the name of a blob: the first 128 bits of its SHA-256 in hexadecimal. Hardware speeds it up."""
+    """Return the name of a blob: the first 128 bits of its SHA-256, in hexadecimal. Hardware accelerates SHA-256."""
     return sha256(blob).hexdigest()[:32]
 
 

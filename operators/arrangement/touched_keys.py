@@ -1,4 +1,4 @@
-"""Numbers for the keys that a batch touches."""
+"""The keys that a batch touches, by number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.operators.columns.grouping import group
 
 @dataclass(frozen=True, slots=True)
 class TouchedKeys:
-    """The key number of each change, and the hash and the key of each number."""
+    """The key number of each change, and the hash and key for each number."""
 
     of_change: Indices
     hash: Uint64s
@@ -22,14 +22,14 @@ class TouchedKeys:
 
     @classmethod
     def of(cls, changes: Changes) -> TouchedKeys:
-        """Return the keys of these changes."""
+        """Number the keys of these changes."""
         groups = group(changes.hash, [changes.key])
         first = np.empty(groups.count, np.int64)
         first[groups.ids[::-1]] = np.arange(len(changes))[::-1]
         return cls(groups.ids, changes.hash[first], changes.key.take(pa.array(first)))
 
     def find(self, entries: Entries) -> Indices:
-        """Return the key number of each entry, or -1 if its key is not among these."""
+        """Return the key number of each entry, or -1 if the batch does not touch its key."""
         groups = group(np.concatenate([self.hash, entries.hash]), [concat_binary([self.key, entries.key])])
         number = np.full(groups.count, -1)
         number[groups.ids[: len(self.hash)]] = np.arange(len(self.hash))

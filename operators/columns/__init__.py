@@ -1,1 +1,1 @@
-"""Changes as columns: the data that operators exchange, and its hashing, grouping, packing and cancelling."""
+"""Columnar changes: the data that operators exchange, and functions that hash, group, pack and cancel it."""

@@ -1,12 +1,13 @@
-"""Batches: changes, and three other things that travel with them.
+"""Batches: changes, together with refreshes, truncations and dead letters.
 
-A change inserts or retracts one row. The other three cross a query with the changes, and most code never meets them:
+A change inserts or retracts one row. The other three travel through a query with the changes, but most code does not
+handle them:
 
-- A *refresh* names a row that was written again without a change. An operator with a TTL keeps such a row longer, and
-  refreshes the rows that it has derived from it. A refresh of a row that does not exist, or has expired, has no effect.
-- A *truncation* retracts all rows of its table that arrived before it. It goes to every shard. Only operators that keep
-  all rows of the table receive it (`operators.normalize.truncation`).
-- A *dead letter* is a record or row that a job sends to its dead letter topic. Only the writer looks inside.
+- A *refresh* names a row that was written again unchanged. An operator with a TTL keeps such a row longer, and
+  refreshes the rows that are derived from it. A refresh has no effect if its row does not exist or has expired.
+- A *truncation* retracts all rows of its table that arrived before it. It is sent to every shard. Only operators that
+  keep all rows of the table receive it (`operators.normalize.truncation`).
+- A *dead letter* is a record or row that a job sends to its dead letter topic. Only the writer reads its content.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _NO_ROWS, _NO_CHANGES, _NO_LETTERS = Rows.empty(), Changes.empty(), binary(())
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The output of a scan or an operator for a batch, without a destination yet.
+    """The output of a scan or an operator for one batch, before it has a destination.
 
-    - `refreshes`: rows that were written again, as insertions. A scan emits none.
+    - `refreshes`: rows that were written again unchanged, as insertions. A scan emits none.
     - `truncation`: the arrival number of the last truncation of a scan's table, or None.
     """
 
@@ -36,16 +37,16 @@ class Emitted:
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate the rows and refreshes of an operator's parts."""
+        """Concatenate the rows and refreshes of an operator's outputs."""
         return cls(Rows.concat([each.rows for each in parts]), Rows.concat([each.refreshes for each in parts]))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes on their way to consumers, with refreshes, truncations and dead letters.
+    """Changes with a destination, together with refreshes, truncations and dead letters.
 
-    - `refreshes`: rows that were written again, as insertions.
-    - `truncations`: by side, the arrival number of the last truncation.
+    - `refreshes`: rows that were written again unchanged, as insertions.
+    - `truncations`: the arrival number of each side's last truncation.
     - `letters`: dead letters, packed.
     """
 
@@ -64,12 +65,12 @@ class Batch:
 
     @classmethod
     def of_letters(cls, letters: pa.BinaryArray) -> Self:
-        """Return a batch of dead letters only."""
+        """Return a batch that contains only dead letters."""
         return cls(_NO_CHANGES, letters=letters)
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate the parts; of several truncations of a side, the latest stays."""
+        """Concatenate the batches. If a side has several truncations, only the latest is kept."""
         if len(parts) == 1:
             return parts[0]
         truncations: dict[int, int] = {}
@@ -85,7 +86,7 @@ class Batch:
 
     @property
     def touched(self) -> Changes:
-        """The changes, then the refreshes: all rows whose keys the batch concerns."""
+        """The changes followed by the refreshes: all rows whose keys the batch touches."""
         return Changes.concat([self.changes, self.refreshes]) if len(self.refreshes) else self.changes
 
     @property
@@ -100,7 +101,7 @@ class Batch:
         return replace(self, changes=changes, refreshes=refreshes, truncations=truncations)
 
     def piece(self, number: int, pieces: int) -> Self:
-        """Return one of `pieces` pieces of about the same size. Truncations are in the first."""
+        """Return piece `number` of `pieces` pieces of about the same size. The first piece has the truncations."""
         if pieces == 1:
             return self
 
@@ -116,7 +117,7 @@ class Batch:
         )
 
     def with_sub_keys(self, sub_key: pa.BinaryArray) -> Self:
-        """Return the same batch with other sub-keys, given in the order of `touched`."""
+        """Return the batch with its sub-keys replaced by `sub_key`, which is in the order of `touched`."""
         changes, refreshes = len(self.changes), len(self.refreshes)
         return replace(
             self,

@@ -1,8 +1,8 @@
-"""Blocks: a batch for one shard as an Arrow IPC stream, which is all that Spark shuffles.
+"""Blocks: batches for one shard as Arrow IPC streams, the only data that Spark shuffles.
 
 A block is one record batch: the changes, then the refreshes, then the dead letters, which use only the payload column.
-The schema's metadata gives the numbers of refreshes and letters, and contains everything else that a block carries:
-truncations, counters, the extent of the source's batch, time marks. No other module knows this encoding.
+The schema's metadata contains the number of refreshes and of dead letters, and everything else that a block carries:
+truncations, counters, the extent of the source's batch, time marks and a flag. No other module knows this encoding.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, constant
 
 Counters = Mapping[str, float]
-"""Samples that a block carries to the writer, by name in the exposition format, e.g.
-`rowkind_rows_in_total{table="orders",kind="+I"}`. Counters are added up. Names that do not end in `_total` are gauges,
-one per shard; a later value replaces the earlier one."""
+"""Metric samples that a block carries to the writer, by their names in the exposition format, e.g.
+`rowkind_rows_in_total{table="orders",kind="+I"}`. Samples whose names end in `_total` are counters, which are added up.
+All others are gauges of one shard; a later value replaces an earlier one."""
 
 TimeMarks = Mapping[str, Mapping[int, int | None]]
-"""The progress of time in each partition of some tables, in ms since the epoch; None where it is unknown."""
+"""The progress of event time by table and partition, in ms since the epoch; None if it is unknown."""
 
 _BESIDE = b"rowkind.beside"
 _COUNTERS = b"rowkind.counters"
@@ -35,10 +35,10 @@ _EXTENT = b"rowkind.extent"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A batch for one shard, and everything that crosses Spark with it.
+    """A batch for one shard, and everything that Spark shuffles with it.
 
-    The additional content is counters, the extent of the source's batch, time marks, and a flag that asks the shard to
-    report its state.
+    A block also has counters, the extent of the source's batch, time marks, and a flag (`reports`) that asks the shard
+    to report its state.
     """
 
     batch: Batch = field(default_factory=Batch.empty)
@@ -106,7 +106,7 @@ def _as_rows(letters: pa.BinaryArray) -> Changes:
 
 
 def _taken_apart(rows: Changes, refreshes: int, letters: int, truncations: Mapping[str, int]) -> Batch:
-    """Split the rows of a block into the batch's changes, refreshes and letters; in JSON, sides are text."""
+    """Split a block's rows into changes, refreshes and dead letters. Sides are text, because they come from JSON."""
     changed, kept = len(rows) - refreshes - letters, len(rows) - letters
     return Batch(
         rows.slice(0, changed),

@@ -1,9 +1,9 @@
-"""Changes as columns: the data that operators, and the tasks of a query, exchange.
+"""Columnar changes: the data that operators and query tasks exchange.
 
-Two shapes alternate along every query. An operator (or a scan) emits `Rows`: a row kind, an arrival number and a packed
-row each. The calc at its exit filters and projects them and determines their destination. The result is `Changes`: the
-same with a side, a hash, a key and a sub-key for the consumer. The consumer takes `Changes` and emits `Rows` again.
-The other content of a batch is in `columns.batch`.
+Two types alternate in every query. An operator or a scan emits `Rows`: columns of row kinds, arrival numbers and packed
+rows. The calc at its output filters and projects the rows and determines their destination. The result is `Changes`:
+the same columns with a side, a hash, a key and a sub-key for the consumer. The consumer takes `Changes` and emits
+`Rows` again. `columns.batch` defines the other content of a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 
 WEIGHTS = np.array([1, -1, 1, -1], dtype=np.int64)
-"""The sign of each row kind in a multiset, indexed by its ordinal."""
+"""The weight of each row kind in a multiset, indexed by the row kind's ordinal."""
 
 
 def binary(values: Iterable[bytes | None]) -> pa.BinaryArray:
@@ -35,7 +35,7 @@ def binary(values: Iterable[bytes | None]) -> pa.BinaryArray:
 
 
 def constant(value: bytes, length: int) -> pa.BinaryArray:
-    """Return an array with the same bytes `length` times."""
+    """Return an array that repeats `value` `length` times."""
     offsets = pa.py_buffer(np.arange(length + 1, dtype=np.int32) * np.int32(len(value)))
     return pa.Array.from_buffers(pa.binary(), length, [None, offsets, pa.py_buffer(value * length)])
 
@@ -48,16 +48,16 @@ def concat_binary(arrays: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
 
 
 def lengths(values: pa.BinaryArray) -> Int64s:
-    """Return the number of bytes of each value, none of which is null."""
+    """Return the length of each value in bytes. No value may be null."""
     result: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Changes without a destination yet: columns kind int8, seq int64, payload binary (Avro under the edge's schema).
+    """Changes without a destination, in columns kind int8, seq int64 and payload binary (Avro in the edge's schema).
 
-    `seq` is the arrival number of the change within its table; a joined row has the larger number of its two parents.
+    `seq` is the arrival number of the change within its table; a joined row has the larger of its two parents' numbers.
     """
 
     kind: Int8s
@@ -89,19 +89,20 @@ class Rows:
         return type(self)(self.kind[indices], self.seq[indices], self.payload.take(pa.array(indices)))
 
     def filter(self, mask: Mask) -> Self:
-        """Return the rows where `mask` is true, in their order."""
+        """Return the rows where `mask` is true, in order."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes on their way to a consumer: `Rows` with side int8, hash uint64, key binary (nullable), sub_key binary.
+    """Changes with a destination: `Rows` with columns side int8, hash uint64, key binary (nullable) and sub_key binary.
 
-    Between stages `side` is int16: it then also identifies the consumer (`service.execute.members`).
+    Between stages, `side` is int16, because it also identifies the consumer (`service.execute.members`).
 
-    - `hash` is `hashing.hash64` of the key, except that rows with a NULL key have another hash, to spread them.
-    - `key` has canonical bytes that are equal exactly where SQL says the keys are equal. It is null where a key column
-      that must not match NULL is NULL: such a row matches nothing.
+    - `hash` is `hashing.hash64` of the key. Only rows with a NULL key have a different hash, which spreads them over
+      shards.
+    - `key` has canonical bytes: two keys have the same bytes exactly if SQL considers them equal. It is null if a key
+      column that must not match NULL is NULL; such a row matches nothing.
     - `sub_key` is never null; it is empty if the consumer's arrangement has no sub-key.
     """
 
@@ -176,11 +177,11 @@ class Changes:
         )
 
     def filter(self, mask: Mask) -> Self:
-        """Return the changes where `mask` is true, in their order."""
+        """Return the changes where `mask` is true, in order."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, start: int, end: int) -> Self:
-        """Return the changes from `start` to before `end`, as views."""
+        """Return views of the changes from `start` up to but excluding `end`."""
         return type(self)(
             self.side[start:end],
             self.kind[start:end],
@@ -192,7 +193,7 @@ class Changes:
         )
 
     def split(self, shards: int, by: Uint64s | None = None) -> list[Self]:
-        """Return one element per shard, `hash mod shards`, with its changes in order; `by` may give other hashes."""
+        """Split the changes by shard (`hash mod shards`), in order. If `by` is given, it replaces the hashes."""
         if shards == 1 or not len(self):
             return [self] * shards
         shard = ((self.hash if by is None else by) % np.uint64(shards)).astype(np.int64)

@@ -1,14 +1,14 @@
-"""Consolidation: cancel equal signed rows of opposite sign, and keep the rest.
+"""Consolidation: cancel equal rows of opposite sign, and keep the rest.
 
-A set of changes is a multiset with signs: each row counts with its weight, and only the sum over equal rows matters.
-All such sums are computed here, over columns: a weight for each row, and columns that decide which rows are equal. This
-module uses nothing else of the rows. The caller knows which row kinds the signs stand for, and whether a row has a key.
-A row of weight 0 does not count, even if it serves another purpose.
+A set of changes is a multiset of rows with signed weights; only the sum of the weights of equal rows matters. All such
+sums are computed here, from one weight per row and the columns that decide which rows are equal. The caller knows which
+row kinds the signs represent, and whether a row has a key. A row with weight 0 does not count, even if the caller uses
+it for another purpose.
 
-Most batches have little to cancel, so only rows that may cancel cost work. Rows are first compared by codes, which are
-equal for equal rows. Rows with equal codes are compared by all of their bytes. Equal rows of both signs are put in
-order. If no row shares its code with a row of the opposite sign, the only cost is one sort of the codes; if all signs
-are equal, there is no cost at all.
+Most batches have little to cancel, so work is spent only on rows that may cancel. Rows are first compared by codes,
+which are the same for equal rows. Rows with the same code are then compared byte by byte, and equal rows of both signs
+are sorted by seq. If no row shares its code with a row of the opposite sign, the only cost is one sort of the codes. If
+all rows have the same sign, there is no cost at all.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def net_weights(
     columns: Callable[[Indices], Sequence[KeyColumn]],
     seq: Callable[[Indices], Int64s],
 ) -> Int64s:
-    """Return the weights after equal rows of opposite sign have cancelled; of equal rows, the latest by seq stay.
+    """Return the weights left after equal rows of opposite sign cancel; of equal rows, the latest by seq are kept.
 
-    Equal rows must have equal codes; different rows may have equal codes too (`hashing.sketch64` suffices). `columns`
-    and `seq` are called with row indices, and return all columns that decide equality, and the seqs, of those rows. If
-    nothing cancels, the result is `weight` itself, not a copy.
+    Equal rows must have the same code; different rows may share a code (`hashing.sketch64` suffices). `columns` and
+    `seq` take row indices: `columns` returns all columns that decide whether these rows are equal, and `seq` returns
+    their seqs. If nothing cancels, the result is `weight` itself, not a copy.
     """
     negative = weight < 0
     if not negative.any() or negative.all():
@@ -55,9 +55,10 @@ def net_weights(
 
 
 def net_in_groups(groups: Groups, payload: pa.BinaryArray, weight: Int64s, seq: Int64s) -> Int64s:
-    """Return the weights as `net_weights` does, for rows of weight 1 and -1 that are equal if group and payload are.
+    """Return the net weights of rows with weight 1 or -1, which are equal if their groups and payloads are.
 
-    Most groups have one or two rows, which are compared with each other and need no sorting.
+    Rows cancel as in `net_weights`. Most groups have one or two rows, which are compared with each other and need no
+    sorting.
     """
     counts = np.bincount(groups.ids, minlength=groups.count)
     first, last = (rows[counts == 2] for rows in firsts_and_lasts(groups))
@@ -81,9 +82,9 @@ def net_in_groups(groups: Groups, payload: pa.BinaryArray, weight: Int64s, seq: 
 
 
 def summed(groups: Groups, weight: Int64s) -> Int64s:
-    """Return weights in which the first row of each group has the sum of the group, and its other rows have 0.
+    """Return weights that give each group's sum to its first row, and 0 to its other rows.
 
-    The rows of a group must be equal in all columns, because the first row then stands for all of them.
+    The rows of a group must be equal in all columns, because the first row then represents all of them.
     """
     first = np.full(groups.count, -1)
     first[groups.ids[::-1]] = np.arange(len(weight))[::-1]
@@ -93,20 +94,20 @@ def summed(groups: Groups, weight: Int64s) -> Int64s:
 
 
 def spelled_out(weight: Int64s) -> Indices:
-    """Return each row as many times as its weight says: all retractions (negative weights) before all insertions."""
+    """Return each row's index, repeated by its weight: all retractions (negative weights) before all insertions."""
     rows = np.concatenate((np.flatnonzero(weight < 0), np.flatnonzero(weight > 0)))
     copies = abs(weight[rows])
     return rows if (copies == 1).all() else np.repeat(rows, copies)
 
 
 def cancelled_pairs(before: Int64s, after: Int64s) -> Indices:
-    """Return the inserted row of each pair that has cancelled; `before` and `after` are the weights."""
+    """Return the inserted row of each cancelled pair, given the weights before and after cancelling."""
     gone = np.maximum(before, 0) - np.maximum(after, 0)
     return np.repeat(np.arange(len(gone)), gone)
 
 
 def _alike(codes: Uint64s) -> tuple[Indices, Mask]:
-    """Return the rows that share their code with another row, sorted by code, and where each code begins."""
+    """Return the rows that share a code with another row, sorted by code, and a mask of the first row of each code."""
     ascending = np.argsort(codes)
     ordered = codes[ascending]
     follows = ordered[1:] == ordered[:-1]
@@ -116,9 +117,9 @@ def _alike(codes: Uint64s) -> tuple[Indices, Mask]:
 
 
 def _equal(starts: Mask, columns: Sequence[KeyColumn]) -> Groups:
-    """Return the groups of rows that are equal in all columns; rows with equal codes lie between two `starts`.
+    """Group the rows that are equal in all columns; `starts` marks the first of the rows with the same code.
 
-    Rows with equal codes are usually equal, which a comparison of each row with its neighbour shows.
+    Rows with the same code are usually equal. A comparison of each row with its neighbour is then sufficient.
     """
     same = functools.reduce(np.logical_and, map(_as_before, columns))
     if (same | starts[1:]).all():
@@ -136,7 +137,7 @@ def _as_before(column: KeyColumn) -> Mask:
 
 
 def _latest(groups: Groups, weight: Int64s, seq: Int64s) -> Int64s:
-    """Return the weights that put the sum of each group on its latest rows with the sum's sign."""
+    """Return weights that assign each group's sum to the latest of its rows that have the same sign as the sum."""
     sums = _sums(groups, weight)
     left = sums[groups.ids]
     rows = np.flatnonzero(np.sign(weight) * np.sign(left) > 0)

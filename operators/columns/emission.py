@@ -1,34 +1,36 @@
-"""Net the changes of one batch for the keeper of the result: a topic, or the table that a user sees.
+"""Compute the net changes of a batch for the query's target: a topic, or the table that a user sees.
 
 Operators emit only +I and -D. At the end of a query, this module computes the net effect of the batch on each key:
 
 - upsert: at most one change per key: +U or +I with the remaining row, or -D;
 - retract with a key: per key +I, -D, or the pair -U, +U in that order; nothing if the row did not change;
 - retract without a key: the multiset of rows, with equal +I and -D cancelled, retractions before insertions;
-- append: the changes unmodified; all must be insertions.
+- append: all changes, which must be insertions.
 
-Pure functions of columns, shared by the Kafka writer and the in-memory engine.
+The functions are pure, work on columns, and are shared by the Kafka writer and the in-memory engine.
 
-The order of changes is one contract, stated here.
+The order of changes is defined here, for all operators and for this module's output.
 
-- *Old before new.* Among the changes of one batch and key, -U precedes its +U, and -D precedes a +I of the same unique
-  key. A consumer that applies them one by one therefore never has two rows under a unique key, and never retracts a row
-  that is not there yet. Every operator guarantees this for the batch of a shard, and so does the output of this module.
-  As an operator does not know the unique keys of its result, it emits all retractions before all insertions
-  (`consolidation.spelled_out`); so does a result without a key. With a key, the changes of one key are adjacent.
-- *Order between operators has no meaning.* Changes of one key may come from several shards, so no operator relies on
-  the order of the changes of an input. Operators emit a set of signed rows, net of the batch.
-- *Pieces add up.* The changes of an input may arrive in pieces: rows that were unnested a few at a time, chunks that a
-  task reads, several tasks, blocks. It has no meaning in which piece a change is, or in which order the pieces arrive.
-  Code that works on a piece must therefore leave changes whose sum over all pieces is the result for the whole batch.
-  It may cancel equal rows of opposite sign, add up an aggregate, or keep the last change of an upsert stream's key. It
-  may not drop the old row of an update, because the key's other changes may cancel with that row. An operator treats
-  the sum of the pieces, not a single piece, as the batch: if an input is not ordered by arrival, equal rows of opposite
-  sign cancel before rows replace each other (`operators.arrangement.resolving`).
-- *Within a table, `seq` is the order*, that of arrival. Of the changes of one primary key the last one counts; without
-  a primary key, a retraction retracts a row that was inserted before it. A table declared `exact` may send the changes
-  of different keys in any order, but those of one key in order; without a primary key, its batch is a set of signed
-  rows. If a +U nevertheless arrives before its -U, see `operators.arrangement.resolving`.
+- *Old before new.* Within a batch, the -U of a key precedes its +U, and a -D precedes a +I with the same unique key. A
+  consumer that applies the changes one by one therefore never has two rows with the same unique key, and never retracts
+  a row that it has not inserted yet. Every operator guarantees this for a shard's batch, and this module guarantees it
+  for its output. An operator does not know the unique keys of its result, so it emits all retractions before all
+  insertions (`consolidation.spelled_out`). The same applies to a result without a key. In a result with a key, the
+  changes of each key are adjacent.
+- *Order between operators does not matter.* Changes with the same key may come from several shards, so no operator
+  relies on the order of its input's changes. Operators emit a set of signed rows: the net effect of the batch.
+- *Pieces add up.* An input's changes may arrive in pieces: rows that were unnested a few at a time, chunks that a task
+  reads, the output of several tasks, blocks. It does not matter which piece contains a change, or in which order the
+  pieces arrive. Code that works on one piece must therefore produce changes whose sum over all pieces is the result for
+  the whole batch. It may cancel equal rows of opposite sign, add up an aggregate, or keep only the last change of each
+  key of an upsert stream. It must not drop the old row of an update, because the key's other changes may cancel with
+  that row. An operator treats the sum of all pieces as the batch, not a single piece: if an input is not ordered by
+  arrival, equal rows of opposite sign cancel before rows replace each other (`operators.arrangement.resolving`).
+- *Within a table, `seq` defines the order*, which is the order of arrival. Only the last change of each primary key
+  counts. Without a primary key, a retraction applies to a row that was inserted before it. A table declared `exact` may
+  send the changes of different keys in any order, but must send the changes of each key in order. Without a primary
+  key, the batch of such a table is a set of signed rows. `operators.arrangement.resolving` describes how a +U that
+  arrives before its -U is handled.
 """
 
 from __future__ import annotations
@@ -50,15 +52,15 @@ Codes = npt.NDArray[np.int64]
 
 
 class RetractionError(ValueError):
-    """An append-only result received a retraction: the plan accepted a query that it should have refused."""
+    """Error for a retraction in an append-only result: the planner accepted a query that it should have refused."""
 
 
 def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = False, ordered: bool = False) -> Changes:
-    """Return the net changes with the row kinds of `form`, those of one key next to each other, old before new.
+    """Return the net changes with the row kinds of `form`; the changes of each key are adjacent, old before new.
 
     - `keyed`: changes are netted by `changes.key`, the result's unique key; otherwise by the complete row.
-    - `by_seq`: the changes are an upsert stream as its source sent it. The last change of a key by `seq` wins, and
-      earlier rows are not retracted; the changes are not a multiset with signs.
+    - `by_seq`: the changes are an upsert stream as its source sent it, not a signed multiset. The last change of each
+      key by `seq` wins, and earlier rows are not retracted.
     - `ordered`: rows are only inserted. They are sorted by their sub-keys, then by arrival, then by their bytes.
     """
     result = _net(changes, form, keyed=keyed, by_seq=by_seq)
@@ -66,7 +68,7 @@ def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = Fa
 
 
 def _in_order(changes: Changes) -> Changes:
-    """Sort the changes by sub-key and arrival; rows derived from one row, such as array elements, by their bytes."""
+    """Sort the changes by sub-key, arrival and bytes. Bytes matter only for rows derived from the same row."""
     terms = pa.table({"sub_key": changes.sub_key, "seq": changes.seq, "payload": changes.payload})
     order = pc.sort_indices(terms, [(name, "ascending") for name in terms.column_names])
     return changes.take(order.to_numpy().astype(np.int64))
@@ -80,7 +82,7 @@ def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) ->
     if not len(changes):
         return changes
     if not keyed:
-        assert not by_seq, "an upsert stream has a key"
+        assert not by_seq, "an upsert stream must have a key"
         return _multiset(changes)
     code = _codes(changes.key)
     if by_seq:
@@ -89,7 +91,7 @@ def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) ->
     single = (count == 1)[code]
     kind = np.where(changes.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
     if form == "upsert":
-        # Changes that were already netted, shard by shard, know that they replace a row.
+        # A change that was already netted within its shard is a +U if it replaces a row, and stays one.
         kind = np.where(changes.kind == RowKind.UPDATE_AFTER, changes.kind, kind)
     if single.all():
         return _emit(changes, np.arange(len(changes)), kind)
@@ -104,9 +106,9 @@ def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) ->
 
 
 def _updates(changes: Changes, code: Codes, double: Mask, form: ChangelogMode) -> tuple[Indices, Int8s]:
-    """Return the net changes of the keys in `double`, each with one +I and one -D: an update, or nothing if equal.
+    """Return the net changes of the keys in `double`, which have one +I and one -D: an update, or nothing if equal.
 
-    This is the usual case of several changes to a key, and needs no sorting.
+    This is the most common case of a key with several changes, and needs no sorting.
     """
     places = np.empty((2, len(double)), np.int64)
     places[(changes.weight > 0).astype(np.int64), code] = np.arange(len(code))
@@ -138,7 +140,7 @@ def _multiset(changes: Changes) -> Changes:
 
 
 def _settled(changes: Changes, code: Codes, rest: Indices, form: ChangelogMode) -> tuple[Indices, Int8s]:
-    """Return the net changes of each key among the changes at `rest`, after cancelling equal rows, with row kinds."""
+    """Cancel equal rows among the changes at `rest`, and return the net changes of each key with their row kinds."""
     code, payload, seq = code[rest], changes.payload.take(pa.array(rest)), changes.seq[rest]
     weight = net_weights(
         mix(code.astype(np.uint64), sketch64(payload)),
@@ -165,7 +167,7 @@ def _settled(changes: Changes, code: Codes, rest: Indices, form: ChangelogMode) 
 
 
 def _codes(values: pa.BinaryArray) -> Codes:
-    """Return a small number per value, numbered by first appearance; numbers are equal exactly if the values are."""
+    """Number the distinct values in order of first appearance, and return the number of each value."""
     assert not values.null_count, "keys of a result are never null"
     codes: Codes = values.dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes

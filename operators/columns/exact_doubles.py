@@ -1,14 +1,13 @@
-"""Exact sums of doubles, nearly always stored as two doubles.
+"""Exact sums of doubles, almost always stored as two doubles.
 
-The exact sum of two doubles is the rounded sum plus a remainder that is a double again (Knuth's TwoSum). A sum is
-therefore stored as `high`, the nearest double, and `low`, the remainder: 106 bits, which hold the exact sum of values
-of similar size. If two doubles do not suffice, or if a batch adds so many rows to a group that digits are faster, the
-sum is computed by `exact_numbers`. It stays in digits only if two doubles cannot hold it. The form of a sum and all of
-its bits depend only on its value, not on how it was computed. The result of a sum is `high`: rounded once, ties to
-even.
+The exact sum of two doubles is the rounded sum plus a remainder that is itself a double (Knuth's TwoSum). A sum is
+therefore stored as `high`, the nearest double, and `low`, the remainder. Together they have 106 bits, enough for the
+exact sum of values of similar magnitude. If two doubles do not suffice, or if a batch adds so many rows to a group that
+digits are faster, the sum is computed in digits by `exact_numbers`. It is stored in digits only if two doubles cannot
+hold it. A sum's representation depends only on its value, bit for bit, not on how it was computed. The result of a sum
+is `high`: rounded once, ties to even.
 
-NaN and the infinities are counted, so that they can be subtracted again. A sum that contains any of them is also stored
-in digits.
+NaN and infinities are counted, so that they can be retracted. A sum that contains any of them is also stored in digits.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from rowkind.operators.columns.exact_numbers import DOUBLE_UNIT, Doubles, ExactN
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
 
 ROUNDS = 16
-"""Up to this many elements of a group are added one after the other, always one element of every group at once.
-That takes 0.05 to 0.1 us per element. Digits take 0.06 us per element and 1.4 us per group, most of it for converting
-back to two doubles."""
+"""The maximum number of elements per group that are added as doubles, in rounds of one element per group. A round takes
+0.05 to 0.1 us per element. Digits take 0.06 us per element and 1.4 us per group, mostly for the conversion back to two
+doubles."""
 
 DoublesPiece = tuple["ExactDoubles", Indices, Int64s]
-"""Numbers, the group of each, and its sign: +1 or -1."""
+"""Numbers, with the group and the sign (+1 or -1) of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactDoubles:
-    """Numbers that are high + low; in the rows `long`, where `low` is NaN, they are `digits` and `special` instead.
+    """Numbers stored as high + low or, in the rows `long`, where `low` is NaN, as `digits` and `special`.
 
-    `special` has the number of NaN, infinities and minus infinities in the sum of each of those rows. In all rows,
-    `high` is the number as a double, and never -0.0.
+    For each of those rows, `special` counts the NaN, positive infinities and negative infinities in the sum. In all
+    rows, `high` is the number rounded to a double, and never -0.0.
     """
 
     high: Doubles
@@ -52,7 +51,7 @@ class ExactDoubles:
 
     @classmethod
     def of(cls, values: Doubles) -> ExactDoubles:
-        """Return doubles of any kind as exact numbers."""
+        """Return doubles, including NaN and infinities, as exact numbers."""
         # Adding zero makes -0.0 positive.
         high, low = values + 0.0, np.where(np.isfinite(values), 0.0, np.nan)
         long = np.flatnonzero(np.isnan(low))
@@ -69,7 +68,7 @@ class ExactDoubles:
 
     @classmethod
     def of_columns(cls, high: Doubles, low: Doubles, rest: pa.BinaryArray) -> ExactDoubles:
-        """Return the numbers that `to_columns` gave."""
+        """Return the numbers that `to_columns` converted to these columns."""
         long = np.flatnonzero(pc.binary_length(rest).to_numpy(zero_copy_only=False))
         if len(long) == 0:
             return cls._short(high, low)
@@ -80,13 +79,13 @@ class ExactDoubles:
 
     @classmethod
     def of_digits(cls, digits: ExactNumbers, special: Int64s) -> ExactDoubles:
-        """Return sums of finite parts in digits, and of the counted NaN, infinities and minus infinities of each."""
+        """Return numbers, given their finite parts in digits, and the NaN and infinities that `special` counts."""
         high, low = _two_doubles(digits, special)
         long = np.flatnonzero(np.isnan(low))
         return cls(high, low, long, digits.take(long), special[long])
 
     def to_columns(self) -> list[Column]:
-        """Return the two doubles, and the remaining content of long rows."""
+        """Return three columns: the two doubles, and the counts and digits of long rows."""
         if len(self.long) == 0:
             return [self.high, self.low, constant(b"", len(self))]
         short = ~np.isnan(self.low)
@@ -119,12 +118,12 @@ class ExactDoubles:
         return cls(high, low, rows[long], sums.take(long), special[long])
 
     def add_to(self, high: Doubles, low: Doubles, group: Indices, sign: Int64s) -> None:
-        """Add these numbers to the sums of their groups, in place; `low` becomes NaN where digits are needed."""
+        """Add these numbers to their groups' sums in place; `low` becomes NaN where digits are needed."""
         low[np.bincount(group, minlength=len(low)) > ROUNDS] = np.nan
         waiting = np.flatnonzero(~np.isnan(low[group]))
         turn = np.empty(len(low), np.int64)
         while len(waiting):
-            # One element of each group wins this round.
+            # Each round adds one element of every group: the last one that is written here.
             turn[group[waiting]] = waiting
             last = turn[group[waiting]] == waiting
             rows, waiting = waiting[last], waiting[~last]
@@ -133,7 +132,7 @@ class ExactDoubles:
             rest, lost = _two_sum(low[of], missing)
             rest, lost_too = _two_sum(rest, self.low[rows] * times)
             high[of], rest = _two_sum(total, rest)
-            # NaN is not zero either.
+            # NaN is unequal to zero too, so a NaN remainder also makes `low` NaN.
             low[of] = np.where((lost == 0) & (lost_too == 0), rest, np.nan)
 
     def as_digits(self, rows: Indices, group: Indices, sign: Int64s) -> Iterator[tuple[ExactNumbers, Indices, Int64s]]:
@@ -148,7 +147,7 @@ class ExactDoubles:
 
 
 def _two_sum(left: Doubles, right: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the rounded sum and the remainder; the remainder is NaN if the sum is too large."""
+    """Return the rounded sum and the remainder; the remainder is NaN if the sum overflows."""
     total = left + right
     of_right = total - left
     return total, (left - (total - of_right)) + (right - of_right)

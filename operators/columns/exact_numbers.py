@@ -1,13 +1,13 @@
-"""Exact numbers: sums of integers, decimals and doubles in which a value that is added and subtracted leaves no trace.
+"""Exact sums of integers, decimals and doubles: subtracting a value that was added restores the earlier sum.
 
-A number is a row of digits to base 2**32, least significant first: an integer of any length in some fixed unit. The
-unit of integers is 1, that of decimals is given by their scale, and that of doubles is 2**-1074, of which every finite
-double is a multiple. Numbers are added by adding digits, in any order and with any sign, without rounding. Only a
-result that is read as a double is rounded, once, to the nearest (ties to even). (The long accumulator of Kulisch, with
-carries delayed as in Neal's superaccumulators.)
+A number is a row of base-2**32 digits, least significant first: an integer of any length, in a fixed unit. The unit is
+1 for integers, the last decimal place for decimals, and 2**-1074 for doubles, because every finite double is a multiple
+of it. Numbers are added digit by digit, in any order and with any sign, without rounding. Only a result that is read as
+a double is rounded, once, to the nearest double (ties to even). (This is Kulisch's long accumulator, with carries
+delayed as in Neal's superaccumulators.)
 
-As bytes, a number takes only its own digits: the index of the first digit that is not zero, then all digits up to the
-last, in two's complement; zero is no bytes. A sum of amounts of money takes 12 to 16 bytes.
+The bytes of a number hold only the digits that it needs: the index of the first nonzero digit, then all digits up to
+the last, in two's complement. Zero takes no bytes. A sum of money amounts takes 12 to 16 bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rowkind.operators.columns.grouping import members, to_mask
 Doubles = npt.NDArray[np.float64]
 
 DOUBLE_UNIT = -1074
-"""The power of two that is the unit of doubles."""
+"""The unit of doubles is 2 ** DOUBLE_UNIT."""
 
 _BITS = 32
 _DIGIT = np.int64((1 << _BITS) - 1)
@@ -38,7 +38,7 @@ _HALF = np.int64((1 << 16) - 1)
 class ExactNumbers:
     """Numbers as digits: row i is the sum over j of digits[i, j] * 2 ** (32 * (low + j)).
 
-    Digits may have any sign and size until they are `carried`.
+    Digits may have any sign and magnitude until `carried` normalizes them.
     """
 
     low: int
@@ -49,12 +49,12 @@ class ExactNumbers:
 
     @classmethod
     def of_integers(cls, values: Int64s) -> ExactNumbers:
-        """Return integers of 64 bits as exact numbers."""
+        """Return 64-bit integers as exact numbers."""
         return cls(0, np.stack([values & _DIGIT, values >> _BITS], axis=1))
 
     @classmethod
     def of_decimals(cls, values: pa.Array) -> ExactNumbers:
-        """Return decimals without NULLs as exact numbers, in units of their scale."""
+        """Return decimals as exact numbers, in units of their last decimal place. No decimal may be NULL."""
         words = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), values.offset * 16).reshape(-1, 2)
         halves = [words[:, 0] & _DIGIT, (words[:, 0] >> _BITS) & _DIGIT, words[:, 1] & _DIGIT, words[:, 1] >> _BITS]
         return cls(0, np.stack(halves, axis=1))
@@ -109,7 +109,7 @@ class ExactNumbers:
 
     @classmethod
     def total(cls, pieces: Sequence[tuple[ExactNumbers, Indices, Int64s]], count: int) -> ExactNumbers:
-        """Return the sums of `count` groups over all pieces: numbers, the group of each, and the factor of each."""
+        """Return the sums of `count` groups over all pieces, which are numbers with a group and a factor each."""
         pieces = [piece for piece in pieces if len(piece[0])]
         if not pieces:
             return cls(0, np.zeros((count, 1), np.int64))
@@ -126,7 +126,7 @@ class ExactNumbers:
         return ExactNumbers(self.low, self.digits[rows])
 
     def replaced(self, rows: Indices, others: ExactNumbers) -> ExactNumbers:
-        """Return the numbers with `others` in place of those at `rows`."""
+        """Return the numbers, with those at `rows` replaced by `others`."""
         if not len(rows):
             return self
         low = min(self.low, others.low)
@@ -155,7 +155,7 @@ class ExactNumbers:
         return result
 
     def carried(self) -> ExactNumbers:
-        """Return the numbers in two's complement: digits from 0 to 2**32 - 1, then the sign as last digit, 0 or -1."""
+        """Return the numbers in two's complement: digits from 0 to 2**32 - 1, then 0 or -1 for the sign."""
         rows, width = self.digits.shape
         digits = np.concatenate([self.digits, np.zeros((rows, 3), np.int64)], axis=1)
         for number in range(width + 2):
@@ -164,7 +164,7 @@ class ExactNumbers:
         return ExactNumbers(self.low, digits)
 
     def magnitude(self) -> tuple[ExactNumbers, Mask]:
-        """Return the numbers without their signs, carried, and which are negative."""
+        """Return the absolute values, carried, and a mask of the negative numbers."""
         carried = self.carried()
         negative = carried.digits[:, -1] < 0
         if not negative.any():
@@ -172,7 +172,7 @@ class ExactNumbers:
         return ExactNumbers(self.low, np.where(negative[:, None], -1, 1) * carried.digits).carried(), negative
 
     def to_bytes(self) -> pa.BinaryArray:
-        """Return the bytes of each number: its own digits."""
+        """Return the bytes of each number, which hold only the digits that it needs."""
         digits = self.carried().digits
         body, negative = digits[:, :-1], digits[:, -1:] < 0
         extended = body == np.where(negative, _DIGIT, 0)
@@ -217,7 +217,7 @@ class ExactNumbers:
     def scaled_doubles(self, unit: int) -> Doubles:
         """Return each number times 2 ** unit as the nearest double; infinite if it is too large."""
         magnitude, negative = self.magnitude()
-        # Two zero digits below, so that there are always three digits to read.
+        # Add two zero digits below, so that there are always three digits to read.
         digits = np.concatenate([np.zeros((len(self), 2), np.int64), magnitude.digits], axis=1).astype(np.uint64)
         row, width = np.arange(len(self)), digits.shape[1]
         top = np.maximum(width - 1 - np.argmax(digits[:, ::-1] != 0, axis=1), 2)
@@ -227,7 +227,7 @@ class ExactNumbers:
         below = np.cumsum(digits != 0, axis=1)[row, top - 2] - (lowest != 0) > 0
         lowest = lowest << spare
         bits = (((high << np.uint64(_BITS)) | middle) << spare) | (lowest >> np.uint64(_BITS))
-        # The last of the 64 bits stands for all that follow: it distinguishes a tie from a number above it.
+        # The lowest of the 64 bits also represents all bits below it, which distinguishes a tie from a larger number.
         bits |= (((lowest & np.uint64(_DIGIT)) != 0) | below).astype(np.uint64)
         exponent = _BITS * (self.low + top - 3) - spare.astype(np.int64) + unit
         with np.errstate(over="ignore"):
@@ -235,7 +235,7 @@ class ExactNumbers:
         return np.where(negative, -result, result)
 
     def _as_decimals(self) -> tuple[pa.Array, Mask]:
-        """Return the numbers as decimals of 38 digits without a scale, and which of them fit."""
+        """Return the numbers as decimals with 38 digits and scale 0, and a mask of those that fit."""
         rows = len(self)
         digits = self.carried().digits
         below = np.zeros((rows, self.low), np.int64)
@@ -248,14 +248,14 @@ class ExactNumbers:
         return raw, fits & inside
 
     def to_decimals(self, type_: pa.DataType) -> pa.Array:
-        """Return the numbers as decimals in units of the type's scale; NULL where they do not fit."""
+        """Return the numbers, in units of the type's last decimal place, as decimals; NULL where they do not fit."""
         raw, fits = self._as_decimals()
         limit = pa.scalar(10**type_.precision - 1, pa.decimal128(38, 0))
         fits = fits & to_mask(pc.less_equal(pc.abs(raw), limit))
         return pa.Array.from_buffers(type_, len(raw), [_bitmap(fits), raw.buffers()[1]])
 
     def to_integers(self) -> pa.Array:
-        """Return the numbers as integers of 64 bits; NULL where they do not fit."""
+        """Return the numbers as 64-bit integers; NULL where they do not fit."""
         raw, fits = self._as_decimals()
         words = np.frombuffer(raw.buffers()[1], np.int64, 2 * len(raw)).reshape(-1, 2)
         fits = fits & (words[:, 1] == words[:, 0] >> 63)
@@ -263,14 +263,14 @@ class ExactNumbers:
 
 
 def _halves(digits: Int64s) -> Int64s:
-    """Split digits to base 2**32 into twice as many to base 2**16, without upper digits that are zero in all rows."""
+    """Split base-2**32 digits into twice as many base-2**16 digits, without upper digits that are zero in all rows."""
     used = np.flatnonzero(digits.any(axis=0))
     digits = digits[:, : int(used[-1]) + 1 if len(used) else 1]
     return np.stack([digits & _HALF, digits >> 16], axis=2).reshape(len(digits), -1)
 
 
 def _convolved(left: Int64s, right: Int64s) -> Int64s:
-    """Return the digits of products to base 2**16, least digit first; their number is even."""
+    """Return the base-2**16 digits of products, least significant first; the number of digits is even."""
     width = left.shape[1] + right.shape[1]
     products = np.zeros((len(left), width + width % 2), np.int64)
     for number in range(left.shape[1]):

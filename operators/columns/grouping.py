@@ -1,8 +1,8 @@
 """Exact grouping and matching of rows by bytes, with 64-bit codes as the fast path.
 
-A code is any function of the columns that decide equality. Rows are grouped by code with one sort. Comparing the bytes
-of neighbours then confirms nearly every group. If different values in a group share a code, its rows are distinguished
-by numbers of all their values. A collision therefore costs time, and never gives a wrong result.
+A code is any function of the columns that decide equality. One sort groups the rows by code. Comparing the bytes of
+neighbouring rows then confirms nearly every group. If rows with different values share a code, they are distinguished
+by numbering all of their values. A collision therefore costs time, but never gives a wrong result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Groups:
 
 
 def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
-    """Group rows that are equal in all columns; equal rows must have equal codes."""
+    """Group rows that are equal in all columns; equal rows must have the same code."""
     if len(codes) == 0:
         return Groups(np.empty(0, np.int64), 0)
     order = np.argsort(codes)
@@ -52,7 +52,7 @@ def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
 
 
 def firsts_and_lasts(groups: Groups) -> tuple[Indices, Indices]:
-    """Return the first and the last row of each group, none of which is empty."""
+    """Return the first and the last row of each group. No group may be empty."""
     rows = np.arange(len(groups.ids))
     first, last = np.zeros((2, groups.count), np.int64)
     first[groups.ids[::-1]], last[groups.ids] = rows[::-1], rows
@@ -60,7 +60,10 @@ def firsts_and_lasts(groups: Groups) -> tuple[Indices, Indices]:
 
 
 def in_turn(groups: Groups, major: Any, minor: Any) -> Indices:
-    """Return the rows of each group in order of these terms. Most groups have one or two rows, and need no sorting."""
+    """Return all rows, with those of each group together, in order of `major`, then `minor`.
+
+    Most groups have one or two rows, and need no sorting.
+    """
     counts = np.bincount(groups.ids, minlength=groups.count)
     first, last = (rows[counts == 2] for rows in firsts_and_lasts(groups))
     turned = (major[first] > major[last]) | ((major[first] == major[last]) & (minor[first] > minor[last]))
@@ -83,7 +86,7 @@ def equal(columns: Sequence[KeyColumn], left: Indices, right: Indices) -> Mask:
 
 
 def equal_bytes(left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-    """Return whether each value equals the value of the other array at the same index; null equals null."""
+    """Compare two arrays element by element; null equals null."""
     same = pc.equal(left, right)
     if same.null_count == 0:
         return to_mask(same)
@@ -91,15 +94,15 @@ def equal_bytes(left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
 
 
 def to_mask(booleans: pa.BooleanArray) -> Mask:
-    """Return an Arrow array of booleans without nulls as a NumPy mask."""
+    """Convert an Arrow array of booleans without nulls to a NumPy mask."""
     result: Mask = booleans.to_numpy(zero_copy_only=False)
     return result
 
 
 def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[KeyColumn]) -> Groups:
-    """Split groups whose rows differ although their codes are equal, by numbers of their values.
+    """Split groups of rows that share a code but differ, by numbering their values.
 
-    The first part of a group keeps the group's number.
+    The first part of a split group keeps the group's number.
     """
     number = ids[suspects]
     for column in columns:
@@ -118,14 +121,14 @@ def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[K
 
 
 def distinct(values: Uint64s) -> Uint64s:
-    """Return the distinct values, ascending; many times faster than NumPy's own, which uses a hash table."""
+    """Return the distinct values, ascending. Sorting is many times faster than NumPy's hash table."""
     ascending = np.sort(values)
     result: Uint64s = ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(values)]]
     return result
 
 
 def is_in(values: Uint64s, ascending: Uint64s) -> Mask:
-    """Return which of the values are in `ascending`; fast if long stretches of `values` ascend too."""
+    """Return which values are in the sorted array `ascending`; fastest if long stretches of `values` ascend too."""
     if len(ascending) == 0:
         return np.zeros(len(values), np.bool_)
     result: Mask = ascending[np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)] == values
@@ -133,7 +136,7 @@ def is_in(values: Uint64s, ascending: Uint64s) -> Mask:
 
 
 def members(counts: Indices) -> tuple[Indices, Indices]:
-    """Return the group and the rank in the group of each element, for consecutive groups of `counts` elements."""
+    """Return each element's group, and its rank within the group, for consecutive groups of `counts` elements."""
     owner = np.repeat(np.arange(len(counts)), counts)
     starts = np.cumsum(counts) - counts
     return owner, np.arange(len(owner)) - starts[owner]

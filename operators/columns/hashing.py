@@ -1,10 +1,11 @@
-"""The 64-bit hash of keys, which decides a row's shard and its order in an arrangement.
+"""The 64-bit key hash, which determines a row's shard and its order in an arrangement.
 
-It is XXH64 with seed 0 (Yann Collet's xxHash, published specification), computed for all rows at once, so that shard
-numbers can be recomputed with a stock library. Values longer than `LONGEST` bytes are first replaced by their 32-byte
-BLAKE2b digest, because the work depends on the longest value of a batch.
+The hash is XXH64 with seed 0, by the published specification of Yann Collet's xxHash, so any xxHash library can
+recompute shard numbers. It is computed for all rows at once. Values longer than `LONGEST` bytes are first replaced by
+their 32-byte BLAKE2b digest, because the cost depends on the longest value in a batch.
 
-State on disk and shard numbers depend on these hashes, so the function must never change. A test has golden values.
+State on disk and shard numbers depend on these hashes, so the function must never change. A test checks it against
+golden values.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Indices, Uint64s, binary
 
 LONGEST = 1024
-"""Longer values, in bytes, are hashed by their digest."""
+"""The maximum length in bytes of values that are hashed directly; longer values are hashed by their digest."""
 
 _CHUNK = 1 << 14
-"""Rows hashed at a time, so that the intermediate columns stay in the processor's cache."""
+"""The number of rows hashed at a time, small enough for intermediate columns to stay in the processor's cache."""
 
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
 _PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -34,7 +35,7 @@ _STRIPE = 32
 
 
 def hash64(values: pa.BinaryArray) -> Uint64s:
-    """Return the XXH64 of each value; a null counts as the empty value."""
+    """Return the XXH64 of each value; null is hashed like an empty value."""
     values = _with_long_values_digested(values)
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     data = values.buffers()[2]
@@ -51,24 +52,24 @@ def hash64(values: pa.BinaryArray) -> Uint64s:
 
 
 def digest128(values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the first 128 bits of the SHA-256 of each value, none of which is null, as a permanent stand-in for it.
+    """Return the first 128 bits of each value's SHA-256, as a permanent substitute for it. No value may be null.
 
-    Unlike for a hash, values need not be compared again: collisions do not occur in practice. A digest takes about
-    1 us.
+    If two digests are equal, the values need not be compared, unlike with a hash: collisions do not occur in practice.
+    A digest takes about 1 us.
     """
     return binary(hashlib.sha256(value).digest()[:16] for value in values.to_pylist())
 
 
 def mix(first: Uint64s, second: Uint64s) -> Uint64s:
-    """Combine two hashes into one, order-sensitive; for grouping within a batch only, never stored."""
+    """Combine two hashes into one; their order matters. The result is for use within a batch, and is never stored."""
     return _avalanche((_rotate(first, 31) * _PRIME_1) ^ (second * _PRIME_2))
 
 
 def sketch64(values: pa.BinaryArray) -> Uint64s:
-    """Return a code from each value's length and 24 of its bytes; for use within a batch only, never stored.
+    """Return a code computed from each value's length and 24 of its bytes. It is for use within a batch.
 
-    Equal values have equal codes. It costs a quarter of a hash. Values that differ in other bytes have equal codes too,
-    so matches must be compared again.
+    Equal values have the same code. Values that differ only in their other bytes also have the same code, so the values
+    of matching codes must be compared. A code costs a quarter as much as a hash, and is never stored.
     """
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -96,7 +97,7 @@ def _with_long_values_digested(values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _hash_ascending(data: pa.Buffer, starts: Indices, lengths: npt.NDArray[np.int64]) -> Uint64s:
-    """Return the XXH64 of spans of `data`; `lengths` must not descend, as each round works on a tail of the rows."""
+    """Return the XXH64 of spans of `data`; `lengths` must be sorted, because each round works on a tail of the rows."""
     words, halves, octets = (_at_every_byte(data, kind) for kind in ("<u8", "<u4", "u1"))
     hashes = np.full(len(starts), _PRIME_5, dtype=np.uint64)
     long = int(np.searchsorted(lengths, _STRIPE))
@@ -142,7 +143,7 @@ def _at_every_byte(data: pa.Buffer, kind: str) -> npt.NDArray[Any]:
 
 
 def _where(mask: npt.NDArray[np.bool_]) -> Any:
-    """Return the cheapest index for the rows where the mask is true, or None if there are none."""
+    """Return the cheapest index that selects the rows where the mask is true, or None if there are no such rows."""
     if mask.all():
         return slice(None)
     return np.flatnonzero(mask) if mask.any() else None

@@ -1,6 +1,6 @@
-"""Integers as bytes that compare as the numbers do: a marker byte, and eight bytes with the sign bit flipped.
+"""Encode integers as bytes that sort in numeric order: a marker byte, then eight bytes with the sign bit flipped.
 
-Such bytes can be the sub-key of an arrangement in layout *ordered* (`order_code`).
+Such bytes can be used as the sub-key of an arrangement in layout *ordered* (`order_code`).
 """
 
 from __future__ import annotations

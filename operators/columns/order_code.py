@@ -1,13 +1,14 @@
-"""The order code: 40 bits of an order key; sorting by codes never contradicts sorting by keys.
+"""The order code: 40 bits that represent an order key. Sorting by codes never contradicts sorting by keys.
 
-Order keys are bytes that compare as the rows rank. Two keys seldom differ in their first bytes: a small number in eight
-bytes begins with seven bytes that all small numbers share. The code is therefore a floating-point form of the key's
-first 17 bytes. These are read as a marker and a number of 128 bits with its sign flipped, the encoding of numbers,
-times and decimals. The code has 2 bits of marker, the sign, 7 bits for the number of leading bits without information,
-and the 30 bits that follow those. Whole numbers below 2^30 have a code each, timestamps of this century one per second,
-doubles 18 bits of mantissa, text its first four letters.
+An order key is a byte string; rows rank in the order of their keys. Two keys seldom differ in their first bytes: all
+small numbers, encoded in eight bytes, share the first seven. The code is therefore a floating-point representation of
+the key's first 17 bytes. They are read as a marker and a 128-bit number with its sign bit flipped, which is how
+numbers, times and decimals are encoded. The code consists of 2 bits of the marker, the sign, 7 bits for the number of
+significant bits, and the 30 bits after the first significant bit. Every whole number below 2^30 has its own code.
+Timestamps of this century have one code per second, doubles keep 18 bits of their mantissa, and text keeps its first
+four letters.
 
-Order keys may be any bytes. Keys with another encoding share codes more often, which only costs time.
+An order key may have any bytes. Keys with a different encoding share codes more often, which only costs time.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _head(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
 
 
 def _bit_length(values: Uint64s) -> Uint64s:
-    """Return the number of bits of each value, 0 for zero; by halves, because doubles hold only 53 bits exactly."""
+    """Return the bit length of each value; it is computed in halves, because doubles hold only 53 bits exactly."""
     high = values >> _HALF
     of_high = np.frexp(high.astype(np.float64))[1]
     of_low = np.frexp((values & np.uint64(0xFFFFFFFF)).astype(np.float64))[1]

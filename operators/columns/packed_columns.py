@@ -1,11 +1,11 @@
-"""Packed columns: columns of numbers and bytes as one column of bytes, and back. State rows are stored in this form.
+"""Pack columns of numbers and bytes into one column of bytes, and unpack them. State rows are stored in this form.
 
-A row is one number per column, followed by the bytes of its byte strings. The number of a numeric column is its value;
-of a double, its bits, most significant byte first, so that trailing zeros cost nothing; of a byte string, its length
-plus one, or zero if it is null. A number below `_SMALL` takes one byte; any other number takes a byte that gives its
-length, and the bytes themselves. (A prefix varint, as in SQLite. Unlike LEB128, it is read and written a whole column
-at a time.) Signed numbers are zigzag-coded, everything is little-endian. The reader must know the columns; changing
-them changes the state format. The first columns can be read without knowing the later ones.
+A packed row has one number per column, followed by the bytes of its byte strings. For an integer, the number is its
+value, zigzag-coded. For a double, it is the bit pattern, most significant byte first, so that trailing zeros cost
+nothing. For a byte string, it is the length plus one, or zero for null. A number below `_SMALL` takes one byte. Any
+other number takes a byte for its length, followed by its own bytes, in little-endian order. (This is a prefix varint,
+as in SQLite. Unlike LEB128, it is read and written a whole column at a time.) The reader must know the columns, so
+changing them changes the state format. The first columns can be read without knowing the later ones.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ Column = Any
 _Octets = npt.NDArray[np.uint8]
 
 _SMALL = 248
-"""Numbers from here on are written in 1 to 8 bytes, after a byte that gives their count."""
+"""Numbers from this value on are written in 1 to 8 bytes, preceded by a byte that gives their count."""
 
 _MASKS = np.array([(1 << (8 * width)) - 1 for width in range(9)], np.uint64)
-"""Masks for a word, by the number of its bytes that count."""
+"""Masks that keep the lowest bytes of a word, indexed by the number of bytes to keep."""
 
 
 def pack(columns: Sequence[Column]) -> pa.BinaryArray:
-    """Pack columns, at least one, into one value per row."""
+    """Pack one or more columns into one value per row."""
     numbers = _written([_words(column) for column in columns])
     texts = [column.fill_null(b"") for column in columns if not isinstance(column, np.ndarray)]
     return pc.binary_join_element_wise(numbers, *texts, b"") if texts else numbers
 
 
 def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
-    """Return the packed columns; `kinds` has a letter for each: n for integers, f for doubles and b for bytes."""
+    """Return the packed columns. `kinds` has a letter per column: n for integers, f for doubles and b for bytes."""
     at = starts_of(values)
     end = int(at[-1]) if len(at) else 0
     at = at[:-1]
-    # A word that is read at the last bytes extends beyond them.
+    # A word that begins in the last bytes extends beyond them.
     data = np.append(np.frombuffer(values.buffers()[2] or b"", np.uint8)[:end], np.zeros(8, np.uint8))
     words = []
     for _ in kinds:
@@ -79,7 +79,7 @@ def without_first(values: pa.BinaryArray, count: int) -> pa.BinaryArray:
 
 
 def _words(column: Column) -> Uint64s:
-    """Return the number that stands for the column in each row."""
+    """Return the number that represents the column's value in each row."""
     if not isinstance(column, np.ndarray):
         lengths: Uint64s = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
         return lengths.view(np.uint64)
@@ -89,9 +89,10 @@ def _words(column: Column) -> Uint64s:
 
 
 def _written(columns: Sequence[Uint64s]) -> pa.BinaryArray:
-    """Write these numbers, row by row.
+    """Encode these numbers, row by row.
 
-    All bytes that any row needs are written first; then only those that the row itself needs are kept.
+    First, every row gets as many bytes per number as the longest number in the column needs. Then the bytes that a row
+    does not need are dropped.
     """
     rows = len(columns[0])
     widths = [_width(words) for words in columns]
@@ -125,7 +126,7 @@ def _width(words: Uint64s) -> _Octets:
 
 
 def _read(data: _Octets, at: Indices) -> tuple[Uint64s, Indices]:
-    """Read the number at each of these positions; also return where it ends. `data` must have 8 extra bytes."""
+    """Return the number at each of these positions, and where it ends. `data` must have 8 extra bytes at the end."""
     first = data[at]
     at = at + 1
     if first.max(initial=0) < _SMALL:
@@ -142,11 +143,14 @@ def starts_of(values: pa.BinaryArray) -> Int64s:
 
 
 def spans(data: _Octets, begins: Indices, lengths: Int64s, null: npt.NDArray[np.bool_] | None = None) -> pa.BinaryArray:
-    """Return the bytes from each position on; positions ascend and spans do not overlap; null where `null`."""
+    """Return the spans of `data` with these starts and lengths, and null where `null` is true.
+
+    The starts must ascend, and the spans must not overlap.
+    """
     count = len(begins)
     if count == 0:
         return binary(())
-    # An array in which the gaps between the spans are values too.
+    # Build an array in which the gaps between the spans are values too, then take every second value.
     bounds = np.stack([begins, begins + lengths], axis=1).astype(np.int32)
     spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     return spans.take(pa.array(2 * np.arange(count), mask=null))

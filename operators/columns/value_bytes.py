@@ -1,7 +1,7 @@
-"""Encode single values as bytes, and order values: MIN, MAX and DISTINCT store and compare them in this form.
+"""Encode values as bytes, and order values. MIN, MAX and DISTINCT store and compare values in this form.
 
-The bytes of two values are equal exactly if SQL calls the values equal: -0.0 is written as 0.0, and all NaN as one. The
-order is Spark SQL's: NaN is the greatest double, false is less than true, text compares by its bytes.
+Two values have the same bytes exactly if SQL considers them equal: -0.0 is written as 0.0, and every NaN as the same
+NaN. The order is Spark SQL's: NaN is the greatest double, false is less than true, and text is compared byte by byte.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SIGN = np.int64(-(1 << 63))
 
 
 def to_bytes(column: pa.Array) -> pa.BinaryArray:
-    """Return each value as bytes; the column has no NULLs, and a type that `from_bytes` supports."""
+    """Return each value as bytes. The column must have no NULLs, and a type that `from_bytes` supports."""
     type_ = column.type
     if _has_any_length(type_):
         return column.cast(pa.binary())
@@ -32,7 +32,7 @@ def to_bytes(column: pa.Array) -> pa.BinaryArray:
 
 
 def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
-    """Return the values that `to_bytes` wrote for a column of this type; none is null."""
+    """Return the values that `to_bytes` encoded for a column of this type. No value may be null."""
     if _has_any_length(type_):
         return values.cast(type_)
     stored = pa.int8() if pa.types.is_boolean(type_) else type_
@@ -40,7 +40,7 @@ def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
         return pa.array([], type_)
     width = stored.bit_width // 8
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
-    assert int(offsets[-1] - offsets[0]) == width * len(values), "the state contains values of another type"
+    assert int(offsets[-1] - offsets[0]) == width * len(values), "the state contains values of a different type"
     data = values.buffers()[2][int(offsets[0]) : int(offsets[-1])]
     # Arrow requires values at addresses that are multiples of their width.
     column = pa.Array.from_buffers(stored, len(values), [None, pa.py_buffer(np.frombuffer(data, np.uint8).copy())])
@@ -48,7 +48,7 @@ def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
 
 
 def canonical(column: pa.Array) -> pa.Array:
-    """Return the column with 0.0 for -0.0 and one NaN for all; NULL stays NULL."""
+    """Return the column with -0.0 replaced by 0.0, and every NaN by the same NaN; NULL stays NULL."""
     if not pa.types.is_floating(column.type):
         return column
     values = _canonical(column.fill_null(0.0).to_numpy(zero_copy_only=False))
@@ -56,7 +56,7 @@ def canonical(column: pa.Array) -> pa.Array:
 
 
 def ranks(column: pa.Array) -> Int64s:
-    """Return a number per value that compares as the value does, with no other meaning; the column has no NULLs."""
+    """Return numbers that have the same order as the values, and no other meaning. The column must have no NULLs."""
     type_ = column.type
     if pa.types.is_floating(type_):
         bits = _canonical(column.cast(pa.float64()).to_numpy(zero_copy_only=False)).view(np.int64)
@@ -71,7 +71,7 @@ def ranks(column: pa.Array) -> Int64s:
 
 
 def order_codes(column: pa.Array) -> Uint64s:
-    """Return 32 bits per value that never descend where the values ascend: the precision of a float or four letters."""
+    """Return 32-bit codes that never contradict the values' order: each value as a float, or its first four letters."""
     type_ = column.type
     if _has_any_length(type_) or pa.types.is_fixed_size_binary(type_):
         return _first_letters(to_bytes(column))
@@ -105,7 +105,7 @@ def _integers(column: pa.Array) -> Int64s:
 
 
 def _rough_decimals(column: pa.Array) -> Any:
-    """Return doubles in the order of the decimals; the lower word counts only if the upper one is 0 or -1."""
+    """Return doubles in the order of the decimals. The lower word is used only if the upper word is 0 or -1."""
     words = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), column.offset * 16).reshape(-1, 2)
     lower, upper = words[:, 0].view(np.uint64), words[:, 1]
     word = 2.0**64

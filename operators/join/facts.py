@@ -1,4 +1,4 @@
-"""Keys of the facts about the whole right side that are sent to every shard of a null-aware anti join."""
+"""The keys of two facts about the entire right side, which are sent to every shard of a null-aware join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One input of a join within a batch: its arrangement, the effect of its changes, and the rows of the touched keys."""
+"""A join input during one batch: its arrangement, the effect of its changes, and its rows whose keys are touched."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from rowkind.operators.join.recomputed_rows import RemadeRows, Remake
 from rowkind.operators.join.rows import SideRows, hashes, number_keys
 
 FIRST_COPY = b"\0\0"
-"""The suffix of the key of the first of several copies of a row: the number 0 in two bytes."""
+"""The suffix of the first copy's key, if a row is sent in several copies: the number 0 in two bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One input of a join.
+    """The specification of one join input.
 
-    - `by_seq`: its changes are applied in the order of seq, and a bare insertion replaces the existing row.
-    - `counts_unmatched`: retractions that find no row are returned as unmatched or, with a TTL, are treated as
+    - `by_seq`: whether changes are applied in the order of seq, and a bare insertion replaces the existing row.
+    - `counts_unmatched`: whether retractions that find no row are returned as unmatched or, with a TTL, are treated as
       retractions of expired rows. False for upsert inputs, in which it is normal that a delete finds no row.
-    - `exact`: a retraction carries the row as it was sent; if it finds a different row under its key, it must not
-      remove that row.
-    - `until`: the time until which a row is stored, if rows have a time of their own.
-    - `copied`: each row arrives under several keys; the key of the first copy ends in `FIRST_COPY`. Unmatched and
-      repeated changes are reported once.
-    - `alike`: in layout *multiset*, the bytes by which rows are compared, for a Normalize; None to compare payloads.
-    - `remake`: its rows are not stored but recomputed. If set, neither side has a TTL.
+    - `exact`: whether a retraction carries the row as it was sent. If such a retraction finds a different row under its
+      key, it must not remove that row.
+    - `until`: returns the time until which each row is stored; None if the rows' own times do not limit this.
+    - `copied`: whether each row arrives under several keys. The first copy's key ends in `FIRST_COPY`. Unmatched and
+      repeated changes are reported only for the first copy.
+    - `alike`: in layout *multiset*, returns the bytes by which rows are compared, for a Normalize; None to compare
+      payloads.
+    - `remake`: recomputes the rows, which are then not stored. If it is set, neither side has a TTL.
     """
 
     layout: Layout
@@ -53,10 +54,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One side within one batch: its arrangement, and the effect of its changes.
+    """One join input during one batch: its arrangement, and the effect of its changes.
 
-    `expired` are the rows that retractions name although they are no longer stored; `late` is the number of these
-    retractions.
+    `expired` are the rows of those retractions that find no stored row and are treated as retractions of expired rows.
+    `late` is the number of these retractions.
     """
 
     arrangement: Arrangement | RemadeRows
@@ -69,7 +70,7 @@ class JoinInput:
 
     @classmethod
     def open(cls, side: Side, name: str, stores: Mapping[str, BlobStore], batch: Batch, now: int) -> JoinInput:
-        """Open the arrangement and resolve the changes and refreshes."""
+        """Open the input's arrangement, and resolve the batch's changes and refreshes against it."""
         changes = batch.changes
         if side.remake is not None:
             rows, none = RemadeRows(side.remake, changes, stores, now), Changes.empty()
@@ -91,26 +92,30 @@ class JoinInput:
         return cls(arrangement, resolved, changes.take(unmatched), changes.take(repeated), expired, late, withdrawn)
 
     def touched(self) -> Uint64s:
-        """Return the hashes of the non-NULL keys of added and removed rows."""
+        """Return the key hashes of added, removed and expired rows, without NULL keys."""
         parts = self.resolved.added, self.resolved.removed, self.expired
         return distinct(np.concatenate([hashes(part) for part in parts]))
 
     def rewritten_elsewhere(self, keys: Uint64s) -> Entries:
-        """Return the rewritten rows, except those that `stayed` returns for the keys with these hashes."""
+        """Return the rewritten rows that `stayed(keys)` does not return."""
         rewritten = self.resolved.rewritten
         return rewritten.filter(~self.arrangement.finds(rewritten, keys)) if len(rewritten) else rewritten
 
     def all_there(self) -> Entries:
-        """Return all rows of the shard, as they were before the batch."""
-        assert isinstance(self.arrangement, Arrangement), "all rows are requested only from an input that is stored"
+        """Return all of the shard's rows, as they were before the batch."""
+        assert isinstance(self.arrangement, Arrangement), "only an input with stored rows can return all rows"
         return self.arrangement.between(np.zeros(1, np.uint64), np.full(1, ~np.uint64(0)))
 
     def stayed(self, keys: Uint64s) -> Entries:
-        """Return the rows that stay of the keys with these hashes, with refreshes applied."""
+        """Return the rows with these key hashes that the batch neither adds nor removes, with refreshes applied."""
         return self.arrangement.lookup(keys, less=self.withdrawn)
 
     def count(self, others: SideRows, keys: Uint64s) -> Int64s:
-        """Count the rows that stay of each key that has one of these hashes and a row that stays in `others`."""
+        """Return, for each key number, how many of this input's rows the batch neither adds nor removes.
+
+        A key is counted only if it has one of these hashes, and if `others` has a row with this key that also stays;
+        other keys get 0.
+        """
         counts = np.zeros(others.key_count, np.int64)
         if len(keys):
             rows = others.one_of_each_key(np.flatnonzero(is_in(others.stayed.hash, keys)))
@@ -119,7 +124,10 @@ class JoinInput:
         return counts
 
     def append(self, rows: SideRows, marks: Int8s | None) -> None:
-        """Append the entries of the batch; `marks` are the new marks of all `rows`, None if marks are not used."""
+        """Append the batch's entries to the arrangement.
+
+        `marks` has the new mark of each of the `rows`; None if marks are not used.
+        """
         added = self.resolved.added
         if marks is not None:
             added = added.relabel(mark=marks[: rows.added])
@@ -147,11 +155,11 @@ def rows_of_touched_keys(
 ) -> tuple[SideRows, SideRows]:
     """Return both sides' changed rows, and the stored rows that are needed to compute the join's changes.
 
-    The stored rows are those of the keys that changes of the other side touch, and more by these flags:
+    By default, the stored rows are those whose keys the other side's changes touch. These flags request more:
 
-    - `counts_for_left`: the match count of each left row of those keys is needed. `counts_for_right` likewise.
-    - `only_counts`: only the counts are needed, not the rows counted, because no condition is evaluated.
-    - `refreshes`: rewritten rows are needed, and the other side's rows of their keys.
+    - `counts_for_left`: the left rows' match counts are needed. `counts_for_right` likewise.
+    - `only_counts`: the matches are only counted, and not returned as rows, because no condition is evaluated.
+    - `refreshes`: rewritten rows are needed, and the other side's rows with the same keys.
     """
     of_left, of_right = left.touched(), right.touched()
     known_left, known_right = of_right, of_left
@@ -161,7 +169,7 @@ def rows_of_touched_keys(
             for touched, side in ((of_right, right), (of_left, left))
         )
     left_stayed, right_stayed = left.stayed(known_left), right.stayed(known_right)
-    # A pad depends on the other side's rows of its key even if its own side does not change.
+    # A pad depends on all of the other side's rows with its key, including those that do not change.
     for_left = _others(of_right, left_stayed, known_right) if counts_for_left else of_left[:0]
     for_right = _others(of_left, right_stayed, known_left) if counts_for_right else of_left[:0]
     if not only_counts:
@@ -178,10 +186,10 @@ def rows_of_touched_keys(
 
 
 def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
-    """Return the `touched` hashes of keys with `stayed` rows, except hashes that the `known` keys' lookup covered.
+    """Return those `touched` hashes that `stayed` rows have, except those that the lookup of `known` has covered.
 
-    A lookup of a key reads all rows whose hashes have the same upper half, which several keys may share. The exception
-    ensures that each row is read once.
+    A lookup of a key reads all rows whose hashes have the same upper half, including rows with other keys. Excluding
+    the covered hashes ensures that each row is read only once.
     """
     return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched & UPPER, distinct(known & UPPER))]
 
@@ -189,7 +197,7 @@ def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
 def number_rows(
     left: JoinInput, left_stayed: Entries, right: JoinInput, right_stayed: Entries
 ) -> tuple[SideRows, SideRows]:
-    """Number the keys of both sides, over their changed rows and the given rows that stay."""
+    """Combine each side's changed rows with its given rows that stay, and number the keys of both sides together."""
     left_parts = left.resolved.added, left.resolved.removed, left.expired, left_stayed
     right_parts = right.resolved.added, right.resolved.removed, right.expired, right_stayed
     groups = number_keys([*left_parts, *right_parts])

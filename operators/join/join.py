@@ -4,36 +4,39 @@ Maintains L join R on equal keys and an optional further condition; the kind is 
 the null-padded row that an outer join emits for an unmatched row. Two arrangements, "left" and "right", store the rows
 of the two inputs by join key.
 
-The walk. The changes of each side are resolved to added rows (A) and removed rows (X). The rows of the touched keys
-that stay (S), that is, those that the batch neither adds nor removes, are looked up on both sides. Join is bilinear, so
-with old = S + X and new = S + A the change of all pairs is
+Algorithm. The changes of each side are resolved to added rows (A) and removed rows (X). The operator then looks up, on
+both sides, the rows with touched keys that stay (S): those that the batch neither adds nor removes. Join is bilinear,
+so with old = S + X and new = S + A the change of all pairs is
 
     + A_l A_r  + A_l S_r  + S_l A_r  - X_l X_r  - X_l S_r  - S_l X_r
 
-Left rows that stay are never paired with right rows that stay. The pad of a row of an outer side is in the output
-exactly while the row has no match. So the pad is emitted for A, retracted for X, and changed for S if the match count
-reaches or leaves zero. Counts are per key. With a condition, they come from the pairs above. If these leave open
-whether other matches exist, the rows of that key that stay on both sides are paired too. Finally, equal rows of
-opposite sign cancel (for example rows that moved from one key to another), and the rest is emitted.
+Left rows that stay are never paired with right rows that stay. A row of an outer side has its pad in the output exactly
+while it has no match. So pads are emitted for unmatched rows in A and retracted for rows in X. The pad of a row in S
+changes if the row's match count reaches or leaves zero. Without a condition, matches are counted per key; with a
+condition, they are counted from the pairs above. If these pairs do not show whether a row has other matches, the row is
+also paired with the other side's rows that stay. Finally, equal output rows with opposite signs cancel, for example if
+a row moved from one key to another. The rest is emitted.
 
-NULL keys match nothing. Payloads must be self-delimiting under their schemas, so that a concatenated left and right
-payload is equal only if both parts are.
+NULL keys match nothing. Payloads must be self-delimiting under their schemas, so that two concatenations of a left and
+a right payload are equal only if both of their parts are.
 
-Expiry. A row is invisible from written_at + TTL on: it no longer matches. Its results stay in the output, as in Flink.
-Its pairs are not retracted when it expires, nor when its partner is deleted later, and a pad does not return because
-the last match expired. So if the other side has a TTL, the number of visible matches does not determine whether a pad
-is in the output. Each row's mark records it instead: 1 while its pad is in the output. A pad is retracted only if it is
-in the output, and returns only when a retraction removes the last visible match. A row that arrives after its
-predecessor expired is a new row.
+Expiry. Starting at written_at + TTL, a row is invisible: it no longer matches. Its results stay in the output, as in
+Flink. Its pairs are not retracted when it expires, nor when its partner is deleted later. If a row's last match
+expires, its pad is not emitted. So if the other side has a TTL, the number of visible matches does not determine
+whether a pad is in the output. Each row's mark records it instead: 1 while its pad is in the output. A pad is retracted
+only if it is in the output, and emitted again only when a retraction removes the last visible match. A row that arrives
+after its predecessor expired is a new row.
 
-A row that is rewritten while visible lives longer, keeps its mark and changes nothing. If a downstream operator has a
-TTL, the row's results are emitted as refreshes (`JoinSpec.refreshes`): its pairs with rows that stay, or its pad.
+If a row is rewritten while it is visible, its TTL starts again, it keeps its mark, and nothing else changes. If a
+downstream operator has a TTL, the row's results are emitted as refreshes (`JoinSpec.refreshes`): its pairs with rows
+that stay, or its pad.
 
 If a retraction finds no row in an input with a TTL, it is treated as the retraction of an expired row (E), as in Flink.
-It retracts the pairs with the rows that are visible before the batch, - E_l X_r - E_l S_r and mirrored, or the pad if
-there are none. A pad of the other side returns if the retraction removes its last visible match. The earlier output is
-unknown: a row that arrived after the other one expired loses a pair that was never emitted. E_l and E_r are never
-paired. Deletes of an upsert input name only keys, so a late delete has nothing to retract and is not an error.
+It retracts the expired row's pairs with the rows that were visible before the batch (- E_l X_r - E_l S_r, and the same
+with the sides exchanged) or, if there are none, its pad. On the other side, a row's pad is emitted again if the
+retraction removes the row's last visible match. The operator does not know which pairs it emitted earlier: if a row
+arrived after the other one had expired, a pair is retracted that was never emitted. E_l and E_r are never paired.
+Deletes of an upsert input carry only keys, so a late delete has nothing to retract and is not an error.
 """
 
 from __future__ import annotations
@@ -65,10 +68,10 @@ JoinKind = Literal["inner", "left", "right", "full"]
 class JoinSpec:
     """The specification of a join.
 
-    `condition` takes equally many left and right payloads and returns which pairs match; it is true only where the SQL
-    condition is true. `near` excludes pairs that cannot match by their times. The condition is not evaluated for these,
-    so that rows of a hot key are compared only with rows of nearby times. The pads are the payloads that stand for a
-    missing row. `refreshes`: whether a downstream operator has a TTL.
+    `condition` takes left and right payloads in pairs and returns which pairs match: those for which the SQL condition
+    is true. `near` excludes pairs that cannot match because of their times. The condition is not evaluated for these
+    pairs, so rows with a hot key are compared only with rows of nearby times. `left_pad` and `right_pad` are the
+    payloads that stand for a missing row. `refreshes`: whether a downstream operator has a TTL.
     """
 
     kind: JoinKind
@@ -93,13 +96,13 @@ class JoinSpec:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The operator. Its state is in the stores, not in this object."""
+    """The join operator. It keeps its state in the stores, not in this object."""
 
     spec: JoinSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows of both inputs, each with its TTL in ms, except inputs whose rows are recomputed."""
+        """The arrangements and their TTLs in ms: one per input, except for inputs whose rows are recomputed."""
         sides = {"left": self.spec.left, "right": self.spec.right}
         return {name: side.ttl_ms for name, side in sides.items() if side.remake is None}
 
@@ -158,7 +161,7 @@ class Join:
 
 
 def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emission, now: int) -> Emission:
-    """Return the pads that stay, of rewritten rows; `outer` is the left side of `steps` and of `renewed`."""
+    """Return the pads of rewritten rows that stay in the output; `outer` is the left side of `steps` and `renewed`."""
     alone = outer.rewritten(now) & padded.astype(np.bool_)
     alone[steps.left] = False
     # `padded` is unreliable for rows that stay and whose matches do not change; a renewed pair proves a match.
@@ -169,11 +172,11 @@ def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emissi
 
 @dataclass(frozen=True, slots=True)
 class JoinedRows:
-    """The output rows of a join, recomputed from its state: a `Remake` for the input `name` of the join that it feeds.
+    """Recomputes a join's output rows from its state: the `Remake` for the input `name` of the downstream join.
 
-    `calc` is the calc between the two joins. The stores of this join are named `<name>.left` and `<name>.right`; those
-    of a join whose rows it recomputes in turn are named `<name>.left.left` and so on. `spec` has no condition and no
-    TTL.
+    `calc` is the calc between the two joins. This join's stores are named `<name>.left` and `<name>.right`. If one of
+    its own inputs is recomputed, for example the left one, the stores of the join that feeds it are named
+    `<name>.left.left` and `<name>.left.right`, and so on. `spec` has no condition and no TTL.
     """
 
     spec: JoinSpec
@@ -181,7 +184,7 @@ class JoinedRows:
     calc: Callable[[Rows], Changes]
 
     def __call__(self, hashes: Uint64s, stores: Mapping[str, BlobStore], now: int) -> Entries:
-        """Return the current rows of the keys with these hashes, and possibly rows of other keys."""
+        """Return the current rows whose keys have these hashes, and possibly rows with other keys."""
         spec, mine = self.spec, f"{self.name}."
         own = {name.removeprefix(mine): store for name, store in stores.items() if name.startswith(mine)}
         left = _kept(spec.left, "left", hashes, own, now)

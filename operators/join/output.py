@@ -1,6 +1,6 @@
-"""The output of a join: signed pairs of rows become output rows, after equal rows of opposite sign have cancelled.
+"""A join's output rows, made from signed pairs of rows after equal pairs with opposite signs have cancelled.
 
-If refreshes are requested, a pair of rows that cancels becomes a refresh: its input rows have been rewritten.
+If refreshes are requested, pairs that cancel become a refresh, because their input rows have been rewritten.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rowkind.operators.columns.consolidation import cancelled_pairs, net_weights
 from rowkind.operators.columns.hashing import mix, sketch64
 
 PAD = -1
-"""The index that stands for the missing row of a side."""
+"""The index that stands for a missing row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """Signed output rows: the indices of a left and a right row, -1 for a missing one."""
+    """Signed output rows, given by the indices of a left and a right row; `PAD` stands for a missing row."""
 
     left: Indices
     right: Indices
@@ -52,26 +52,26 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """The rows of one side from which output rows are made, with the pad as the last one."""
+    """One side's rows, from which output rows are made; the last one is the pad."""
 
     payload: pa.BinaryArray
     seq: Int64s
 
     @classmethod
     def of(cls, payload: pa.BinaryArray, seq: Int64s, pad: bytes) -> Self:
-        """Return these rows and the pad, whose arrival number is lower than all others."""
+        """Return these rows followed by the pad, whose arrival number is lower than all others."""
         return cls(concat_binary([payload, binary([pad])]), np.append(seq, np.iinfo(np.int64).min))
 
     def find(self, rows: Indices) -> Indices:
-        """Return the indices with `PAD` replaced by the pad's position, as Arrow requires."""
+        """Return the indices with `PAD` replaced by the pad's position, because Arrow accepts no negative index."""
         return np.where(rows == PAD, len(self.seq) - 1, rows)
 
 
 def emit(emission: Emission, left: Parents, right: Parents, again: Emission | None = None) -> Emitted:
-    """Return the output rows that remain after equal rows of opposite sign have cancelled.
+    """Return the output rows that remain after equal rows with opposite signs have cancelled.
 
-    They are in the order of `operators.columns.emission`: retracted rows before inserted rows. `again` are rows to emit
-    as refreshes, together with the pairs that cancel; None if no refreshes are needed.
+    Retracted rows come before inserted rows, as described in `operators.columns.emission`. `again` are rows to emit as
+    refreshes, in addition to the pairs that cancel; None if no refreshes are needed.
     """
     emission = Emission(left.find(emission.left), right.find(emission.right), emission.weight)
     weight = _net(emission, left, right)
@@ -90,7 +90,7 @@ def emit(emission: Emission, left: Parents, right: Parents, again: Emission | No
 
 
 def _joined(emission: Emission, left: Parents, right: Parents) -> tuple[Int64s, pa.BinaryArray]:
-    """Return the arrival numbers and the payloads of output rows."""
+    """Return the output rows' arrival numbers and payloads."""
     payload = pc.binary_join_element_wise(
         left.payload.take(pa.array(emission.left)), right.payload.take(pa.array(emission.right)), b""
     )
@@ -98,7 +98,10 @@ def _joined(emission: Emission, left: Parents, right: Parents) -> tuple[Int64s, 
 
 
 def _net(emission: Emission, left: Parents, right: Parents) -> Int64s:
-    """Return the weights after equal output rows of opposite sign have cancelled; the latest by seq remain."""
+    """Return the weights after equal output rows with opposite signs have cancelled.
+
+    Of equal rows, those with the highest arrival numbers remain.
+    """
     if not (emission.weight < 0).any():
         return emission.weight
     return net_weights(

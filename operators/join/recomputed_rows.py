@@ -1,12 +1,12 @@
-"""Rows of a join input that are recomputed from the state of the upstream join instead of being stored.
+"""Join input rows that are recomputed from the upstream join's state instead of being stored.
 
 If one join feeds another with the same key, in the same shard, the second join's input consists of pairs of rows that
-the first join already stores. So the second join does not store them. It recomputes the rows of the keys that its other
-input touches by joining the first join's state, and subtracts the rows that the batch has added. The rest are the rows
-that stay. A tree of joins on one key thus stores its inputs and no intermediate results, as Flink's multi-way join and
-Materialize's delta joins do, while each join still has two inputs.
+the first join already stores. So the second join does not store them. For the keys that its other input touches, it
+recomputes the rows from the first join's state and subtracts those that the batch has added. The remaining rows are
+those that stay. A tree of joins on one key thus stores its inputs and no intermediate results, as Flink's multi-way
+join and Materialize's delta joins do, while each join still has two inputs.
 
-The cost is one more join of the touched keys, whose rows would be read and paired in any case.
+The cost is one more join of the rows with touched keys, which would be read and paired in any case.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rowkind.operators.columns.grouping import distinct, group, is_in
 Stores = Mapping[str, BlobStore]
 
 Remake = Callable[[Uint64s, Stores, int], Entries]
-"""Returns the rows of the keys with these hashes as they are after the batch, from the stores of the upstream joins."""
+"""Returns the rows whose keys have these hashes, as they are after the batch, from the upstream joins' stores."""
 
 
 class RemadeRows:
-    """A replacement for an arrangement within a batch that has already been applied to the upstream joins.
+    """A replacement for an arrangement during a batch that has already been applied to the upstream joins.
 
-    `changes` are the input's net changes, whose retractions always find their rows; there are no refreshes.
+    `changes` are the input's net changes. Their retractions always find their rows, and there are no refreshes.
     """
 
     def __init__(self, remake: Remake, changes: Changes, stores: Stores, now: int) -> None:
@@ -43,20 +43,23 @@ class RemadeRows:
         self._removed = -net.filter(net.weight < 0)
 
     def resolved(self) -> Resolved:
-        """Return the changes as resolved; an upstream join retracts only rows that it has emitted."""
+        """Return the changes in resolved form.
+
+        None is unmatched, because an upstream join retracts only rows that it has emitted.
+        """
         return Resolved(self._added, self._removed, Entries.empty(), np.empty(0, np.int64))
 
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:  # noqa: ARG002 - the batch is known here
-        """Return the rows that stay of the keys with these hashes, and possibly of other keys."""
+        """Return the rows that stay and whose keys have these hashes, and possibly rows with other keys."""
         if not len(hashes):
             return Entries.empty()
         stay = counted(Entries.concat([self._remake(hashes, self._stores, self._now), -self._added]))
-        # Rows that were added under other keys have negative weights here, because nothing was recomputed for these
-        # keys.
+        # Rows that were added under other keys have negative weights here, because nothing was recomputed for
+        # those keys.
         return stay.filter(stay.weight > 0)
 
     def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:  # noqa: ARG002 - as in `lookup`
-        """Return for each of these keys the number of rows that stay."""
+        """Return, for each of these keys, the number of rows that stay."""
         rows = self.lookup(hashes)
         groups = group(np.concatenate([hashes, rows.hash]), [concat_binary([keys, rows.key])])
         counts = np.zeros(groups.count, np.int64)
@@ -64,7 +67,7 @@ class RemadeRows:
         return counts[groups.ids[: len(hashes)]]
 
     def finds(self, entries: Entries, hashes: Uint64s) -> Mask:
-        """Return which of these entries a lookup by these hashes would return if they were present."""
+        """Return which of these entries a lookup of these hashes would return if the entries were present."""
         return is_in(entries.hash, distinct(hashes))
 
     def append(self, entries: Entries) -> None:

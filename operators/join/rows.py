@@ -1,6 +1,7 @@
-"""The arithmetic of a join over the rows of the touched keys: pairs and pads (null-padded rows).
+"""The pairs and pads that a batch changes in a join's output, computed from the rows whose keys the batch touches.
 
-All values here are indices into the rows of the two sides; only the condition reads payloads.
+A pad is the null-padded row of an unmatched row. Rows are given by their indices on either side; only the condition
+reads payloads. Rows that *stay* are those that the batch neither adds nor removes.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from rowkind.operators.errors import RowFailed
 from rowkind.operators.join.output import PAD, Emission
 
 PAIRS_AT_ONCE = 1 << 18
-"""The approximate number of pairs for which the condition is evaluated at a time."""
+"""The approximate number of pairs for which the condition is evaluated at once."""
 
 Condition = Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A time bound on matches: a right row's time lies between the left row's time plus `earliest` and plus `latest`.
+    """The range of time differences within which two rows can match.
 
-    Both are in microseconds; None for no bound. The times of rows whose time is NULL are irrelevant: these rows fulfil
-    no condition.
+    The right row's time minus the left row's time must be from `earliest` to `latest`, in microseconds; None for no
+    bound. The value returned for a row whose time is NULL is irrelevant, because such a row satisfies no condition.
     """
 
     left: RowTime
@@ -41,13 +42,13 @@ class Near:
     latest: int | None
 
     def times(self, left: SideRows, right: SideRows) -> PairTimes:
-        """Return the times of the rows of both sides."""
+        """Return the times of both sides' rows."""
         return PairTimes(self.left(left.payload), self.right(right.payload), self.earliest, self.latest)
 
 
 @dataclass(frozen=True, slots=True)
 class PairTimes:
-    """The times of the rows of both sides, and the bounds on the distance between the times of a pair."""
+    """The times of both sides' rows, and the bounds on the time difference of a pair."""
 
     left: Int64s
     right: Int64s
@@ -61,20 +62,20 @@ class PairTimes:
         return PairTimes(self.right, self.left, earliest, latest)
 
     def among(self, left: Indices, right: Indices) -> PairTimes:
-        """Return the times of these rows."""
+        """Return the times of these rows only, with the same bounds."""
         return replace(self, left=self.left[left], right=self.right[right])
 
 
 @dataclass(frozen=True, slots=True)
 class PairMatching:
-    """Decides whether pairs of rows with equal keys match; only pairs within the time bounds, if any, are tested."""
+    """A test of whether two rows with equal keys match. If there are time bounds, only pairs within them are tested."""
 
     asked: Callable[[Indices, Indices], Mask]
     times: PairTimes | None
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, condition: Condition, near: Near | None) -> Self:
-        """Return the matching by a condition on the rows of two sides."""
+        """Return the test that evaluates a condition on the rows of two sides."""
 
         def asked(left_rows: Indices, right_rows: Indices) -> Mask:
             try:
@@ -87,18 +88,18 @@ class PairMatching:
 
     @property
     def mirrored(self) -> PairMatching:
-        """The same matching with the sides exchanged."""
+        """The same test with the sides exchanged."""
         asked = self.asked
         return PairMatching(lambda right, left: asked(left, right), None if self.times is None else self.times.mirrored)
 
 
 @dataclass(frozen=True, slots=True)
 class SideRows:
-    """The rows of the touched keys on one side: first the added ones, then the removed ones, then those that stay.
+    """One side's rows whose keys the batch touches: first the added ones, then the removed ones, then those that stay.
 
-    `keys` numbers the keys over both sides, from 0 to `key_count` - 1; -1 for a NULL key. All weights are positive.
-    `unseen` is the number of further rows of each key that stay, if only their number matters. The last `expired` of
-    the removed rows had expired before: they are invisible, but their results may be in the output.
+    `keys` has the number of each row's key, from 0 to `key_count` - 1 over both sides; -1 for a NULL key. All weights
+    are positive. `unseen` has, for each key, the number of further rows that stay, if only their number matters. The
+    last `expired` of the removed rows had expired before: they are invisible, but their results may be in the output.
     """
 
     payload: pa.BinaryArray
@@ -115,7 +116,7 @@ class SideRows:
 
     @classmethod
     def of(cls, added: Entries, removed: Entries, expired: Entries, stayed: Entries, keys: Groups) -> Self:
-        """Return the rows of these four parts, with these key numbers."""
+        """Combine these four parts, whose rows have these key numbers."""
         parts = added, removed, expired, stayed
         return cls(
             concat_binary([part.payload for part in parts]),
@@ -141,21 +142,24 @@ class SideRows:
 
     @property
     def seen(self) -> int:
-        """The position among the removed rows at which the expired ones begin."""
+        """The position of the first expired row; the expired rows are the last of the removed ones."""
         return self.changed - self.expired
 
     def rewritten(self, now: int) -> Mask:
-        """Return which rows stay and were written at time `now`, the time of the batch."""
+        """Return which rows stay and were rewritten at time `now`, the batch's time."""
         result = np.zeros(len(self), np.bool_)
         result[self.changed :] = self.stayed.written_at == now
         return result
 
     def beside(self, unseen: Int64s) -> Self:
-        """Return the same rows with these numbers of further rows that stay, per key."""
+        """Return the same rows; `unseen` is the number of further rows that stay, for each key."""
         return replace(self, unseen=unseen)
 
     def one_of_each_key(self, rows: Indices) -> Indices:
-        """Return one row for each non-NULL key of these rows. Only rows that stay are numbered, from 0."""
+        """Return one of these rows for each of their non-NULL keys.
+
+        Row numbers count only the rows that stay, from 0.
+        """
         keys = self.keys[self.changed + rows]
         one = np.full(self.key_count, -1)
         one[keys[keys >= 0]] = rows[keys >= 0]
@@ -166,7 +170,7 @@ class SideRows:
         return (rows >= self.added) & (rows < self.changed)
 
     def count_by_key(self, first: int, stop: int) -> Int64s:
-        """Return the number of rows of each key in this range."""
+        """Return, for each key, the number of rows from `first` to before `stop`."""
         # NULL keys have the number -1, hence the shift.
         counts = np.bincount(self.keys[first:stop] + 1, self.weight[first:stop], self.key_count + 1)
         return counts[1:].astype(np.int64)
@@ -176,8 +180,8 @@ class SideRows:
 class Pairs:
     """The changed pairs: the matching pairs with at least one added or removed row.
 
-    `gained` says which pairs are inserted. `matches` decides whether pairs of rows with equal keys match; None if there
-    is no condition and all of them match.
+    `gained` marks the pairs that are inserted; the others are retracted. `matches` tests whether two rows with equal
+    keys match; None if there is no condition, so that all of them match.
     """
 
     left: Indices
@@ -212,7 +216,7 @@ class Pairs:
         return Emission(self.left, self.right, np.where(self.gained, self.weight, -self.weight))
 
     def renewed(self, left: SideRows, right: SideRows, now: int) -> Emission:
-        """Return the pairs of rows that stay on both sides, with at least one row that was rewritten at time `now`."""
+        """Return the matching pairs of rows that stay on both sides, with at least one row rewritten at time `now`."""
         again_left, again_right = left.rewritten(now), right.rewritten(now)
         others = np.flatnonzero(~again_left[left.changed :]) + left.changed
         parts = [
@@ -232,10 +236,10 @@ class Pairs:
 
 
 def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Emission, Int8s]:
-    """Return the changes of the pads of `outer` rows, and for each row whether its pad is in the output afterwards.
+    """Return the changes to the pads of `outer` rows, and whether each row's pad is in the output after the batch.
 
-    `outer` is the left side of `pairs`. `marked`: the marks of earlier rows record whether their pads are in the
-    output. Otherwise, and for expired rows, the pad was in the output if the row had no match.
+    `outer` is the left side of `pairs`. If `marked` is set, the marks of stored rows record whether their pads are in
+    the output. Otherwise, and for expired rows, the pad was in the output if the row had no match.
     """
     old, new = _match_counts(outer, inner, pairs, marked=marked)
     padded_before = outer.mark.astype(np.bool_) if marked else old == 0
@@ -253,10 +257,10 @@ def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tup
 
 
 def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Int64s, Int64s]:
-    """Return the number of matches of each outer row before the batch and after it.
+    """Return the number of matches of each outer row before and after the batch.
 
-    Only whether a count is zero matters. The count before an addition and the count after a removal do not matter. For
-    a row that stays and whose matches do not change, both counts may be zero although the row has matches.
+    Only whether a count is zero is meaningful. An added row's first count and a removed row's second count have no
+    meaning. For a row that stays and whose matches do not change, both counts may be zero although the row has matches.
     """
     if pairs.matches is None:
         stayed = inner.count_by_key(inner.changed, len(inner)) + inner.unseen
@@ -276,7 +280,7 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
         np.bincount(pairs.left[side], weight[side], len(outer)).astype(np.int64)
         for side in (~pairs.gained, pairs.gained)
     )
-    # A row that stays, and gains or loses all of its matches in these pairs, may match other rows that stay.
+    # If all changed pairs of a row that stays are inserted, or all are retracted, it may also match rows that stay.
     open_now = (before > 0) & (now == 0)
     open_before = (now > 0) & (before == 0)
     undecided = open_now if marked else open_now | open_before
@@ -291,14 +295,14 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
 
 
 def number_keys(parts: Sequence[Entries]) -> Groups:
-    """Number the keys of the rows over all parts; -1 for a NULL key."""
+    """Number the keys of all parts together; a NULL key has the number -1."""
     keys = concat_binary([part.key for part in parts])
     groups = group(np.concatenate([part.hash for part in parts]), [keys])
     return Groups(np.where(to_mask(pc.is_null(keys)), -1, groups.ids), groups.count) if keys.null_count else groups
 
 
 def hashes(entries: Entries) -> Uint64s:
-    """Return the hashes of the rows whose key is not NULL."""
+    """Return the key hashes of the rows whose key is not NULL."""
     return entries.hash[to_mask(pc.is_valid(entries.key))] if entries.key.null_count else entries.hash
 
 
@@ -309,7 +313,7 @@ def _equal_keys(
     right_rows: Indices,
     matches: PairMatching | None,
 ) -> Iterator[tuple[Indices, Indices]]:
-    """Yield the matching pairs of these rows with equal keys, in parts of bounded size if there is a condition."""
+    """Yield the pairs of these rows that have equal keys and match; with a condition, in parts of bounded size."""
     right_rows = right_rows[right.keys[right_rows] >= 0]
     left_rows = left_rows[left.keys[left_rows] >= 0]
     if len(left_rows) == 0 or len(right_rows) == 0:
@@ -337,14 +341,14 @@ def _equal_keys(
 
 
 def _of_keys(left: Indices, right: Indices, key_count: int) -> tuple[Indices, Indices, Indices]:
-    """Return an order of right rows by key, and the start and number of the rows of each left row's key."""
+    """Return the right rows' order by key and, for each left row, where its key's rows start and their number."""
     per_key = np.bincount(right, minlength=key_count)
     first = np.cumsum(per_key) - per_key
     return np.argsort(right, kind="stable"), first[left], per_key[left]
 
 
 def _near(left: Indices, right: Indices, times: PairTimes) -> tuple[Indices, Indices, Indices]:
-    """Return the same as `_of_keys`, with right rows ordered by time and restricted to the time bounds."""
+    """Return the same as `_of_keys`, with each key's right rows ordered by time and restricted to the time bounds."""
     known = np.unique(times.right)
     size = len(known)
     place = right * size + np.searchsorted(known, times.right)

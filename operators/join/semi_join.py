@@ -1,37 +1,37 @@
 """Semi join, anti join and mark join: left rows with a match, left rows without one, or all rows with a match flag.
 
-Maintains the rows of L that have (semi) or do not have (anti) a row of R with equal key that meets an optional further
-condition: EXISTS and IN, NOT EXISTS and NOT IN. Each left row is emitted once, however many matches it has. A mark join
-maintains all rows of L, each with the match flag as one more column. It implements EXISTS and IN under OR, in CASE or
-in the select list (Neumann and Kemper, Unnesting Arbitrary Queries, 2015). Two arrangements, "left" and "right", store
-the rows of the two inputs by join key.
+A semi join maintains the rows of L for which R has a row with an equal key that satisfies an optional further condition
+(EXISTS and IN). An anti join maintains the other rows of L (NOT EXISTS and NOT IN). Each left row is emitted once,
+however many matches it has. A mark join maintains all rows of L, with the match flag as an additional column. It
+implements EXISTS and IN under OR, in CASE or in the select list (Neumann and Kemper, Unnesting Arbitrary Queries,
+2015). Two arrangements, "left" and "right", store the rows of the two inputs by join key.
 
-The walk is that of the join (`operators.join.join`) without its pairs. An outer join is the inner join plus the
-null-padded rows of the anti join. So an anti join emits the changes of a left join's pads, and a semi join the
-remaining left rows. Replacing a left row without changing whether it matches emits -D and +I. If it moves to another
-key without a change of its bytes, nothing is emitted.
+The algorithm is that of the join (`operators.join.join`) without its pairs. An outer join consists of the inner join
+and the null-padded rows of the anti join. So an anti join's changes are those of a left join's pads, and a semi join
+has the remaining left rows. Replacing a left row without changing whether it matches emits -D and +I. If a left row
+moves to another key but its bytes stay the same, nothing is emitted.
 
-NULL keys match nothing: such a row never passes a semi join and always passes an anti join.
+NULL keys match nothing: a row with a NULL key never passes a semi join and always passes an anti join.
 
 NULL-aware anti join, for NOT IN. `x NOT IN (SELECT y FROM R)` is true if R is empty, for any x; otherwise it is true if
 x is not NULL, no y is NULL and no y equals x. Whether R is empty and whether it contains a NULL depends on all rows of
-R, so no shard can derive it from its own rows. A third input, side 2, sends both to each shard as *facts*: a fact is
-true while the side has at least one row with the key `NOT_EMPTY` or `HAS_NULL`. A third arrangement, "facts", counts
-these rows. When a fact changes, all left rows of the shard must be read.
+R, so no shard can derive it from its own rows. Therefore a third input, side 2, sends both to each shard as *facts*. A
+fact is true while this input has at least one row with the key `NOT_EMPTY` or `HAS_NULL`, respectively. A third
+arrangement, "facts", counts these rows. When a fact changes, all left rows of the shard must be read.
 
 A null-aware mark join uses the same facts for the third result of IN: NULL if no y equals x, R is not empty, and x or
 some y is NULL.
 
-Expiry is as for the join. A row is invisible from written_at + TTL on, and its results stay in the output. If the last
-match of a left row expires, the row neither leaves a semi join nor enters an anti join; if the last visible match is
-retracted, it does. So if the right side has a TTL, the mark of each left row records its state: 1 while it counts as
-unmatched (in the output of an anti join), 0 while it counts as matched (in the output of a semi join). An expired left
-row stays in the output. A retraction that finds no row in an input with a TTL is treated as the retraction of an
-expired row. On the left it retracts the row if, by the visible right rows, the row would be in the output. On the right
-it counts as the retraction of a match.
+Rows expire as in the join. Starting at written_at + TTL, a row is invisible, and its results stay in the output. If the
+last match of a left row expires, the row neither leaves a semi join nor enters an anti join; if the last visible match
+is retracted, it does. So if the right side has a TTL, each left row's mark records its state. It is 1 while the row
+counts as unmatched (in the output of an anti join), and 0 while the row counts as matched (in the output of a semi
+join). An expired left row stays in the output. A retraction that finds no row in an input with a TTL is treated as the
+retraction of an expired row. On the left side, it retracts the row if the row would be in the output according to the
+visible right rows. On the right side, it counts as the retraction of a match.
 
 If a downstream operator has a TTL, a left row that stays in the output is emitted as a refresh when it is rewritten. A
-semi or mark join also emits one when a match of the row is inserted or rewritten.
+semi or mark join also emits a refresh when one of the row's matches is inserted or rewritten.
 """
 
 from __future__ import annotations
@@ -66,22 +66,24 @@ SemiJoinKind = Literal["semi", "anti", "null-aware anti", "mark", "null-aware ma
 class SemiJoinSpec:
     """The specification of a semi join, an anti join or a mark join.
 
-    The plan provides, as for a join: equal keys on both sides as equal bytes, null where SQL's equality cannot be true,
-    and the shard by the hash of the key. On the left of an anti join and a mark join, a NULL key may have any hash;
-    elsewhere rows with NULL keys may be dropped upstream. `condition` takes equally many left and right payloads and is
-    true only where the SQL condition is true. `near` excludes pairs that cannot match by their times. Further
-    conditions on L alone are applied upstream for a semi join, and belong to `condition` for the others. `answers` are
-    the bytes that a mark join appends to a row's payload if the flag is FALSE, TRUE or NULL.
+    As for a join, the plan encodes equal keys of both sides as equal bytes, uses null for a key for which SQL's
+    equality cannot be true, and chooses the shard by the key's hash. On the left side of an anti join or a mark join, a
+    NULL key may have any hash; elsewhere, rows with NULL keys may be dropped upstream. `condition` takes left and right
+    payloads in pairs and is true only where the SQL condition is true. `near` excludes pairs that cannot match because
+    of their times. Further conditions on L alone are applied upstream for a semi join; for the other kinds they belong
+    to `condition`. `answers` has the bytes that a mark join appends to a row's payload for the flags FALSE, TRUE and
+    NULL.
 
-    For the null-aware kinds, facts must also reach *every* shard (a broadcast; their hash does not matter) in the same
-    batch as the right rows that they describe. They are a net changelog of rows with key `NOT_EMPTY`, which has a row
-    exactly while R has one, and likewise for `HAS_NULL`. Either R itself is sent a second time or, more cheaply, a
-    global aggregate over R of COUNT(*) and COUNT(*) FILTER (WHERE y IS NULL) with a row for each count above zero.
-    Right rows with NULL keys need not be sent as side 1. With one shard no broadcast is needed.
+    For the null-aware kinds, the facts must also be broadcast to *every* shard (their hashes do not matter) in the same
+    batch as the right rows that they describe. The facts are a net changelog that has a row with the key `NOT_EMPTY`
+    exactly while R has a row, and a row with the key `HAS_NULL` exactly while R has a NULL. The plan may send R itself
+    a second time. More cheaply, it may send a global aggregate over R of COUNT(*) and COUNT(*) FILTER (WHERE y IS
+    NULL), as a row for each count above zero. Right rows with NULL keys need not be sent as side 1. With one shard no
+    broadcast is needed.
 
-    A null-aware kind cannot have a condition, nor a TTL on the right, because it would be unknown whether expired rows
-    belong to R. A correlated NOT IN, whose R depends on the left row, is an anti join on the correlated columns with
-    the condition `(x = y) IS NOT FALSE` instead.
+    A null-aware kind can have neither a condition nor a TTL on the right side, because it would be unknown whether
+    expired rows belong to R. For a correlated NOT IN, whose R depends on the left row, the plan uses an anti join on
+    the correlated columns with the condition `(x = y) IS NOT FALSE` instead.
 
     `refreshes`: whether a downstream operator has a TTL.
     """
@@ -96,24 +98,24 @@ class SemiJoinSpec:
 
     @property
     def null_aware(self) -> bool:
-        """Whether there is a third input, with facts."""
+        """Whether the join has a third input, which carries facts."""
         return self.kind in ("null-aware anti", "null-aware mark")
 
     def __post_init__(self) -> None:
         if self.null_aware:
-            assert self.condition is None, "NOT IN with a condition is an anti join with a condition"
+            assert self.condition is None, "a NOT IN with a condition must be an anti join with a condition"
             assert self.right.ttl_ms is None, "rows of a NOT IN subquery cannot expire"
 
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """The operator. Its state is in the stores, not in this object."""
+    """The operator for semi joins, anti joins and mark joins. It keeps its state in the stores, not in this object."""
 
     spec: SemiJoinSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows of both inputs, each with its TTL in ms, and the facts."""
+        """The arrangements and their TTLs in ms: one per input, and one for facts if the kind is null-aware."""
         both = {"left": self.spec.left.ttl_ms, "right": self.spec.right.ttl_ms}
         return {**both, "facts": None} if self.spec.null_aware else both
 
@@ -161,9 +163,10 @@ class SemiJoin:
         )
 
     def _written(self, left: SideRows, right: SideRows, pairs: Pairs, now: int) -> tuple[Mask, Indices]:
-        """Return which left rows are rewritten or have a written match, and the rows that stay and have a known match.
+        """Return a mask of the left rows to refresh, and the indices of rows that are known to have a match.
 
-        Only refreshes use this. An anti join emits only unmatched rows, so a written match never refreshes one.
+        A left row is refreshed if it was rewritten, or if one of its matches was inserted or rewritten. The indices are
+        only of rows that stay. An anti join emits only unmatched rows, so a match never refreshes any of its rows.
         """
         written = left.rewritten(now)
         if pairs.matches is not None:
@@ -180,7 +183,7 @@ class SemiJoin:
         return written | of_key[left.keys], np.empty(0, np.int64)
 
     def _emit(self, left: SideRows, unmatched: _Unmatched, facts: _Facts | None, again: Mask | None) -> Emitted:
-        """Return the left rows that enter or leave the output, and refreshes of written rows that stay in it."""
+        """Return the left rows that enter or leave the output, and refreshes of rows in `again` that stay in it."""
         before, after = unmatched.before, unmatched.after
         if self.spec.kind == "semi":
             before, after = ~before, ~after
@@ -196,7 +199,7 @@ class SemiJoin:
         return net_rows(left.payload, left.seq, step * left.weight, refreshed)
 
     def _answered(self, left: SideRows, unmatched: _Unmatched, facts: _Facts | None, again: Mask | None) -> Emitted:
-        """Return the inserted and retracted left rows, those whose flag changed, and refreshes of written rows."""
+        """Return the left rows that are inserted or retracted or get a new flag, and refreshes of rows in `again`."""
         before, after = (unmatched.before == 0).astype(np.int8), (unmatched.after == 0).astype(np.int8)
         if facts is not None:
             has_key = left.keys >= 0
@@ -222,10 +225,11 @@ class SemiJoin:
 
 @dataclass(frozen=True, slots=True)
 class _Unmatched:
-    """Which left rows had no match before the batch and have none after it; for rows that stay marks decide, if used.
+    """Which left rows counted as unmatched before the batch, and which ones do after it.
 
-    The values before an addition and after a removal do not matter. For a row that stays and whose matches do not
-    change, both values may be wrong, but then they are equal.
+    If marks are used, they decide this for rows that stay. The first value of an added row and the second value of a
+    removed row have no meaning. For a row that stays and whose matches do not change, both values may be wrong, but
+    then they are equal.
     """
 
     before: Mask
@@ -233,7 +237,7 @@ class _Unmatched:
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, pairs: Pairs, *, marked: bool) -> _Unmatched:
-        """Compare left rows with all right rows of the touched keys; `pairs` are used only with a condition."""
+        """Compare the left rows with all right rows of their keys; `pairs` are used only if there is a condition."""
         emission, padded = pads(left, right, pairs, marked=marked)
         after = padded.astype(np.bool_)
         before = after.copy()
@@ -241,7 +245,7 @@ class _Unmatched:
         return cls(before, after)
 
     def without(self, matched: Indices) -> _Unmatched:
-        """Return the same, except that these rows have a match before and after."""
+        """Return the same, except that these rows count as matched both before and after the batch."""
         before, after = self.before.copy(), self.after.copy()
         before[matched] = after[matched] = False
         return _Unmatched(before, after)
@@ -260,7 +264,7 @@ class _Truth:
     has_null: bool
 
     def passes(self, unmatched: Mask, has_key: Mask) -> Mask:
-        """Return for which left rows NOT IN is true."""
+        """Return a mask of the left rows for which NOT IN is true."""
         if not self.not_empty:
             return np.ones(len(unmatched), np.bool_)
         return unmatched & has_key & (not self.has_null)
@@ -275,7 +279,7 @@ class _Truth:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The third input within one batch: the facts before it and after it."""
+    """The third input during one batch: the facts before it and after it."""
 
     arrangement: Arrangement
     before: _Truth
@@ -285,7 +289,7 @@ class _Facts:
     def open(cls, store: BlobStore, batch: Batch, now: int) -> _Facts:
         """Open the arrangement, resolve the changes and append them."""
         arrangement = Arrangement(store, ArrangementSpec("facts", "multiset"), now)
-        # A broadcast row may carry a hash that only routes it to its shard.
+        # The hash of a broadcast row may only route the row to its shard, so the hash of the key is computed again.
         changes, refreshes = (replace(part, hash=hash64(part.key)) for part in (batch.changes, batch.refreshes))
         resolved = resolve(arrangement, replace(batch, changes=changes, refreshes=refreshes), by_seq=False)
         removed = resolved.removed.relabel(weight=-resolved.removed.weight)
@@ -305,7 +309,7 @@ def _truth(parts: list[Entries]) -> _Truth:
 
 
 def _all_rows(left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
-    """Return all left rows of the shard, and the right rows of their keys."""
+    """Return all of the shard's left rows, and the right rows with their keys."""
     left_stayed = left.stayed(left.all_there().hash)
     right_stayed = right.stayed(np.concatenate([left_stayed.hash, left.touched()]))
     return number_rows(left, left_stayed, right, right_stayed)

@@ -1,12 +1,12 @@
-"""The calls that conditions and measures of a row pattern make on a match: rows, aggregates, classifier, number.
+"""The calls in the conditions and measures of a row pattern: navigations, aggregates, CLASSIFIER and MATCH_NUMBER.
 
     LAST(B.price, 1)     Navigation      the row before the last one of B
     SUM(B.price)         MatchAggregate  over the rows of B
     CLASSIFIER()         Classifier      the variable to which a row is assigned
     MATCH_NUMBER()       MatchNumber     the number of the match in its partition, from 1
 
-The rows of a variable are those of the match so far. Variables are given by number; a call without any is over all
-rows.
+A variable's rows are the rows assigned to it in the match so far. Variables are given by number; a call without any
+variables is over all rows.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _BIGINT = 1 << 63
 
 @dataclass(frozen=True)
 class Navigation:
-    """A column of the first or last row of variables, or of the row `offset` rows after the first or before the last.
+    """A column's value in the first or last row of some variables, or `offset` rows after the first or before the last.
 
-    NULL if there is no such row. `final`: for the rows of a match, evaluate over the whole match, not up to the row.
+    NULL if there is no such row. If `final` is set, each row of a match is evaluated over the whole match instead of
+    the match up to that row.
     """
 
     variables: tuple[int, ...]
@@ -39,7 +40,7 @@ class Navigation:
 
 @dataclass(frozen=True)
 class MatchAggregate:
-    """An aggregate of a column of the rows of variables; `column` is None for COUNT(*).
+    """An aggregate of a column over the rows of some variables; `column` is None for COUNT(*).
 
     `decimal` is the precision and scale of a decimal result. A result that does not fit its type is NULL. Doubles are
     added in the order of the rows.
@@ -52,7 +53,7 @@ class MatchAggregate:
     final: bool = False
 
     def add(self, so_far: Any, value: Any) -> Any:
-        """Return the state after one more value; the state of no values is None."""
+        """Return the state after adding one value; the initial state is None."""
         if value is None:
             return so_far
         match self.function:
@@ -68,7 +69,7 @@ class MatchAggregate:
                 return value if so_far is None or _before(so_far, value) else so_far
 
     def result(self, so_far: Any) -> Any:
-        """Return the aggregate of a state."""
+        """Return the aggregate's result for a state."""
         if self.function == "count":
             return so_far or 0
         if so_far is None or self.function in ("min", "max"):
@@ -112,7 +113,7 @@ def _plus(a: Any, b: Any) -> Any:
 
 
 def _before(a: Any, b: Any) -> bool:
-    """Whether a value is less than another; NaN is the greatest double."""
+    """Return whether a value is less than another; NaN is the greatest double."""
     if isinstance(a, float) and (a != a or b != b):  # noqa: PLR0124 -- only NaN is not itself
         return b != b and a == a  # noqa: PLR0124 -- as above
     return bool(a < b)

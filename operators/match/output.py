@@ -1,4 +1,4 @@
-"""The output of matches, by columns: one row per match, or all of its rows, with the values of the measures."""
+"""The output of matches, computed by columns: one row per match or all of its rows, with the measures' values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rowkind.operators.match.calls import Classifier, MatchAggregate, MatchCall,
 from rowkind.operators.match.search import PatternMatch
 
 CallColumn = Sequence[Any] | Indices
-"""The value of a call in each row; for a navigation the numbers of rows, -1 for none."""
+"""A call's value in each row; for a navigation, the number of the row that it refers to, or -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedRows:
-    """The rows of matches, one match after the other: row numbers, their variables, and their matches.
+    """The rows of matches, one match after the other: each row's number, its variable and its match.
 
     `first` and `last` are the positions at which each match begins and ends; `number` is its match number.
     """
@@ -32,7 +32,7 @@ class MatchedRows:
 
     @classmethod
     def of(cls, matches: Sequence[PatternMatch], number: Int64s) -> MatchedRows:
-        """Return the rows of these matches, which have these numbers."""
+        """Return the rows of these matches; `number` has the matches' numbers."""
         sizes = np.array([len(each.variables) for each in matches], np.int64)
         stops = np.cumsum(sizes)
         match = np.repeat(np.arange(len(matches)), sizes)
@@ -43,7 +43,10 @@ class MatchedRows:
         return cls(row, variable, match, first, stops - 1, number)
 
     def call(self, call: MatchCall, places: Indices, values: Callable[[str], Sequence[Any]]) -> CallColumn:
-        """Evaluate a call at these positions, over the match up to there or, if it is final, over the whole match."""
+        """Evaluate a call at these positions.
+
+        It is evaluated over the match up to each position or, if the call is final, over the whole match.
+        """
         own = self.last[self.match[places]] if call.final else places
         match call:
             case Navigation():
@@ -57,7 +60,7 @@ class MatchedRows:
                 return numbers
 
     def misfits(self, call: MatchAggregate, places: Indices, values: Callable[[str], Sequence[Any]]) -> Mask:
-        """Return at which of these positions an aggregate does not fit its type."""
+        """Return a mask of the positions at which an aggregate's result does not fit its type."""
         own = self.last[self.match[places]] if call.final else places
         so_far = self._so_far(call, own, values)
         return np.array([each is not None and call.result(each) is None for each in so_far], np.bool_)
@@ -78,7 +81,7 @@ class MatchedRows:
         return found
 
     def _so_far(self, call: MatchAggregate, places: Indices, values: Callable[[str], Sequence[Any]]) -> list[Any]:
-        """Return the state of an aggregate over the match up to each of these positions."""
+        """Return an aggregate's state over the match up to each of these positions."""
         column = None if call.column is None else values(call.column)
         wanted = dict.fromkeys(places.tolist())
         counts, begins = self._of(call.variables).tolist(), set(self.first.tolist())

@@ -1,7 +1,7 @@
 """The state of a partial match that conditions need, updated as rows are added one by one.
 
-Two ways to match the same rows are equivalent from there on if this state is equal. So the search also uses the state
-to detect that it has been at the same point before.
+If two ways to match the same rows lead to equal states, they continue in the same way. So the search also uses this
+state to detect that it has been at the same point before.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from rowkind.operators.match.calls import MatchAggregate, Navigation
 
 SoFar = tuple[Any, ...]
-"""The state of a partial match, element by element: row numbers, or the state of an aggregate."""
+"""The state of a partial match. Each element is a tuple of row numbers or an aggregate's state."""
 
 CallResults = tuple[Any, ...]
-"""The value of each call of a condition: the number of a row, -1 for none, or the result of an aggregate."""
+"""The values of a condition's calls: a row number, -1 for none, or an aggregate's result."""
 
 ConditionCalls = tuple[Navigation | MatchAggregate, ...]
 
@@ -52,7 +52,7 @@ class PartialMatch:
         return tuple(known)
 
     def arguments(self, variable: int, so_far: SoFar) -> CallResults:
-        """Return the values of the calls of a variable's condition."""
+        """Return the values of the calls in a variable's condition."""
         return tuple([read(so_far) for read in self._reads[variable]])
 
     def _read(self, call: Navigation | MatchAggregate, depths: dict[object, int]) -> Callable[[SoFar], Any]:
@@ -85,7 +85,7 @@ class PartialMatch:
 
 
 def _rows(call: Navigation) -> object:
-    """Return the key of the rows that a navigation reads; navigations with equal keys share them."""
+    """Return a key for the rows that a navigation reads; navigations with equal keys share one list of rows."""
     return call.first, call.variables
 
 

@@ -1,11 +1,11 @@
-"""Row patterns, and the programs that try the ways to match them in order of preference.
+"""Row patterns, and programs that try the ways to match a pattern in order of preference.
 
 A pattern is a regular expression over variables. A program is a list of instructions for a backtracking matcher; a
 split instruction says which of two ways is tried first. So the ways are tried in SQL:2016's order of preference:
-alternatives from the left, greedy quantifiers with one more iteration first, reluctant quantifiers with none first.
-(Thompson's construction, as in the programs of Pike and RE2, with ordered splits.)
+alternatives from left to right, one more iteration first for greedy quantifiers, and no further iteration first for
+reluctant quantifiers. (Thompson's construction, as in the programs of Pike and RE2, with ordered splits.)
 
-An iteration beyond the minimum of a quantifier must consume a row; otherwise there could be infinitely many empty
+An iteration beyond a quantifier's minimum must consume a row; otherwise there could be infinitely many empty
 iterations. If the repeated part can be empty, a mark of the iteration's start is used to check this.
 """
 
@@ -18,14 +18,14 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class PatternVariable:
-    """One row that fulfils the variable's condition; variables are numbered."""
+    """One row that satisfies the variable's condition; variables are numbered."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class PatternSequence:
-    """All parts, one after the other; no parts are the empty pattern."""
+    """All parts, one after the other; without parts, the empty pattern."""
 
     parts: tuple[Pattern, ...]
 
@@ -39,7 +39,10 @@ class PatternChoice:
 
 @dataclass(frozen=True)
 class PatternRepeat:
-    """A part repeated `least` to `most` times, None for no maximum; prefers more, or fewer if `reluctant`."""
+    """A part repeated `least` to `most` times, None for no maximum.
+
+    More repetitions are preferred or, if `reluctant` is set, fewer.
+    """
 
     part: Pattern
     least: int
@@ -57,8 +60,10 @@ class Instruction:
     """One step of a program.
 
     - row: assign the next row to variable `a`.
-    - split: continue at `a`, and if that fails at `b`. jump: continue at `a`.
-    - mark: record the current row in slot `a`. moved: fail if the current row is still the one in slot `a`.
+    - split: continue at `a` and, if that fails, at `b`.
+    - jump: continue at `a`.
+    - mark: record the current row in slot `a`.
+    - moved: fail if the current row is still the one in slot `a`.
     - accept: a match.
     """
 
@@ -71,7 +76,7 @@ Program = tuple[Instruction, ...]
 
 
 def can_be_empty(pattern: Pattern) -> bool:
-    """Whether a pattern can match no rows."""
+    """Return whether a pattern can match no rows."""
     match pattern:
         case PatternVariable():
             return False
@@ -84,7 +89,7 @@ def can_be_empty(pattern: Pattern) -> bool:
 
 
 def steps(pattern: Pattern) -> int:
-    """Return the approximate number of instructions in the program of a pattern."""
+    """Return the approximate number of instructions in a pattern's program."""
     match pattern:
         case PatternVariable():
             return 1
@@ -95,7 +100,7 @@ def steps(pattern: Pattern) -> int:
 
 
 def program(pattern: Pattern) -> Program:
-    """Return the program of a pattern."""
+    """Return the program that matches a pattern."""
     made = _Made([])
     made.add(pattern)
     made.write("accept")
@@ -172,7 +177,7 @@ class _Made:
 
 @dataclass(frozen=True)
 class Skip:
-    """Where the search continues after a match; `variables` are those to whose first or last row it skips."""
+    """Where the search continues after a match; `variables` are the variables to whose first or last row it skips."""
 
     to: Literal["past last row", "next row", "first", "last"] = "past last row"
     variables: tuple[int, ...] = ()
@@ -185,10 +190,11 @@ def first_variables(steps_: Program) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Resumed:
-    """Whether the row of some variables from which a search continues can be missing, or the first row of the match.
+    """The problems that can occur if a search continues at the first or last row of some variables.
 
-    Both are invalid: the search must continue after the first row of the match. `possible` says whether some match has
-    such a row at all.
+    `missing`: a match may have no such row. `first`: it may be the first row of the match. Both are invalid, because
+    the search must continue after the first row of the match. `possible`: some match has such a row after its first
+    row.
     """
 
     missing: bool

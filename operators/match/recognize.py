@@ -1,10 +1,10 @@
 """MATCH_RECOGNIZE: the matches of a row pattern in each partition, whose rows are first sorted by time.
 
-Maintains the matches of SQL:2016 over the rows that the watermark has passed. Rows are only inserted, and so are
-matches: an emitted match never changes. A row is buffered until the watermark, because an earlier row may still arrive.
-Then its position is final, and the search of its partition continues over it. A match is emitted when no match
-preferred to it is possible any more. So a greedy quantifier waits for the row that ends it or, with WITHIN, for time to
-pass.
+Maintains the matches, as SQL:2016 defines them, among the rows that the watermark has passed. Rows are only inserted,
+and so are matches: an emitted match never changes. A row is buffered until the watermark passes it, because an earlier
+row may still arrive. Then its position is final, and the search of its partition continues over it. A match is emitted
+when no match preferred to it is possible any more. So a greedy quantifier waits for the row that ends it or, with
+WITHIN, for the interval to elapse.
 
     time of the watermark ──▶|
     ── A ── B ── B ── C ── A ─|─ B ──    A B B C is emitted, A may still begin a match, the last B is buffered
@@ -12,21 +12,21 @@ pass.
 State:
 - arrangement "waiting", layout *timed*: the rows that the watermark has not passed. With WITHIN, also the time by which
   a started match must have ended, for each partition that may have one.
-- arrangement "begun", layout *multiset*: by partition, the passed rows from the first one that may begin a match.
-  Earlier rows are never needed again, and partitions without such a row store nothing.
+- arrangement "begun", layout *multiset*: for each partition, the passed rows starting at the first one that may begin a
+  match. Earlier rows are never needed again, and partitions without such a row store nothing.
 - arrangement "numbers", layout *one row per key*, only if matches are numbered: the number of matches per partition.
 
-With WITHIN, "begun" has only rows of that much time before the watermark. Without it, a started match stays open
+With WITHIN, "begun" has only rows from that interval before the watermark. Without it, a started match stays open
 indefinitely. When a batch has rows for a partition, the search restarts at the first row in "begun": only rows are
-stored, no search state. So the cost of a batch is proportional to its due rows and the stored rows of their partitions.
-Of these, rows that cannot begin a match are processed by columns, the others in Python steps
+stored, no search state. So the cost of a batch is proportional to the number of its due rows and of their partitions'
+stored rows. Of these, rows that cannot begin a match are processed by columns, the others in Python steps
 (`operators.match.search`).
 
 If a watermark passes very many rows at once, the operator processes them in stages, each of about `most` rows in order
 of time, because a search needs far more memory than its rows. The output is the same. All of it is emitted in this
 batch: in the next batch it would be late for downstream operators that use the same watermark.
 
-The end of time passes everything: no more rows arrive, and pending rows count as missing.
+The end of time passes all rows: no more rows arrive, and rows for which a match is still waiting count as missing.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _AT_ONCE = 100_000
 """The approximate number of due rows that are searched at a time."""
 
 _ROW, _ENDS = 0, 1
-"""The marks of buffered entries: a row, or the end of the time in which a match must lie."""
+"""The marks of buffered entries: a row, or the time by which a match must have ended."""
 
 
 class ReadableRows(PatternRows, Protocol):
-    """Rows that can be searched, and from which the output can be made."""
+    """Rows that can be searched, and from which output rows can be made."""
 
     def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:
         """Return the output row for each of these rows: its columns, followed by the values of the calls."""
@@ -75,13 +75,15 @@ class ReadableRows(PatternRows, Protocol):
 class MatchSpec:
     """The specification of a row pattern match.
 
-    The input is append-only; its sub-keys are the order within a partition, by time first.
-    - `times`: returns the times of packed rows, in microseconds on the scale of watermarks; never NULL. `read` makes
-      packed rows readable.
-    - `calls`: the output columns after the row's columns. `all_rows`: emit all rows of each match instead of one.
-    - `numbered`: matches have numbers.
-    - `fallible`: the numbers of calls whose row fails if the result does not fit its type.
-    - `most`: the approximate number of due rows that are searched at a time; rows with the same ms are never separated.
+    The input is append-only; its sub-keys define the order within a partition, by time first.
+    - `times`: returns the times of packed rows, in microseconds on the scale of watermarks; never NULL.
+    - `read`: makes packed rows readable.
+    - `calls`: the output columns after the row's columns.
+    - `all_rows`: whether all rows of each match are emitted, instead of one row per match.
+    - `numbered`: whether matches have numbers.
+    - `fallible`: the indices of the calls for which a row fails if the result does not fit its type.
+    - `most`: the approximate number of due rows that are searched at a time; rows of the same millisecond are never
+      separated.
     """
 
     pattern: PatternSpec
@@ -96,13 +98,16 @@ class MatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class MatchRecognize:
-    """The operator. Its state is in the stores, not in this object, and its time is a watermark."""
+    """The operator for MATCH_RECOGNIZE, whose time is a watermark.
+
+    It keeps its state in the stores, not in this object.
+    """
 
     spec: MatchSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The stored arrangements; none has a TTL."""
+        """The arrangements; none of them has a TTL."""
         return {"waiting": None, "begun": None} | ({"numbers": None} if self.spec.numbered else {})
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -156,7 +161,7 @@ class MatchRecognize:
     def _search(
         self, partitions: _Partitions, kept: _Held, numbered: _Held | None, now: int
     ) -> tuple[tuple[Emitted, Rows], Entries]:
-        """Return the output at watermark `now`, and the entries for the end of time of started matches."""
+        """Return the output at watermark `now`, and entries for the times by which started matches must have ended."""
         entries, position = partitions.entries, partitions.position
         times, readable = self.spec.times(entries.payload), self.spec.read(entries.payload)
         passed = None if now >= END else 1000 * now
@@ -175,7 +180,7 @@ class MatchRecognize:
         heads = np.empty(0, np.int64)
         if self.spec.pattern.within is not None:
             heads = open_from[open_from < partitions.stop]
-            # The end of a match that had started before is already stored.
+            # If a match had started before this batch, the entry for its end is already stored.
             heads = heads[~(known[heads] & partitions.is_first[heads])]
         ends = _ends(entries.take(heads), later(times[heads], (self.spec.pattern.within or 0) - 1))
         return self._put_out(partitions, found, readable, numbered), ends
@@ -208,7 +213,7 @@ class MatchRecognize:
         return net_rows_apart(failed, payload, seq, np.ones(len(rows), np.int64))
 
     def _entries(self, changes: Changes, now: int) -> Entries:
-        """Return new rows as entries at their times; the arrival number that ends the sub-key distinguishes rows."""
+        """Return new rows as entries at their times; a sub-key ends with the arrival number, so that it is unique."""
         count, seq = len(changes), changes.seq
         ms = -(-self.spec.times(changes.payload) // 1000)
         sub_key = pc.binary_join_element_wise(changes.sub_key, _bytes(seq), pa.scalar(b"", pa.binary()))
@@ -226,9 +231,9 @@ class MatchRecognize:
 
 
 def _stage(due: Entries, most: int, now: int) -> tuple[Entries, Entries, int]:
-    """Return about the first `most` of the entries due by `now`, the others, and the last time (ms) of the first.
+    """Split due entries into about the first `most` and the others; also return the last time (ms) of the first ones.
 
-    Entries of one ms are in the same stage, so all rows up to that time are present.
+    Entries of the same millisecond are in the same stage, so all rows up to that time are present.
     """
     if len(due) > most:
         at = time_at(int(np.partition(due.place, most - 1)[most - 1]))
@@ -240,7 +245,7 @@ def _stage(due: Entries, most: int, now: int) -> tuple[Entries, Entries, int]:
 
 @dataclass(slots=True)
 class _Held:
-    """The stored entries of the partitions with due entries, after the stages of a batch so far; each has weight 1.
+    """The stored entries of partitions with due entries, as of the batch's stages so far; each has weight 1.
 
     `stored` says which entries the arrangement already has; `write` adds the others.
     """
@@ -324,7 +329,7 @@ class _Partitions:
 
 
 def _ends(heads: Entries, last: Int64s) -> Entries:
-    """Return the entries for the end of time of matches that begin with these rows; `last` is that time in us."""
+    """Return entries for the times `last`, in us, by which matches that begin with these rows must have ended."""
     count = len(heads)
     none = constant(b"", count)
     ends = replace(heads, place=places(-(-last // 1000), heads.payload), sub_key=none, payload=none)
@@ -332,7 +337,7 @@ def _ends(heads: Entries, last: Int64s) -> Entries:
 
 
 def _numbered(numbered: _Held, partitions: _Partitions, counts: Int64s) -> Int64s:
-    """Number the matches of partitions, `counts` per partition, after the matches that they had before."""
+    """Number the partitions' new matches, `counts` per partition, continuing after their earlier matches."""
     own = partitions.entries.take(partitions.begin[counts > 0])
     counts, known = counts[counts > 0], numbered.entries
     both = Entries.concat([known, own])
@@ -351,7 +356,7 @@ def _numbered(numbered: _Held, partitions: _Partitions, counts: Int64s) -> Int64
 
 
 def _bytes(numbers: Int64s) -> pa.BinaryArray:
-    """Return numbers as bytes that compare as the numbers do."""
+    """Return numbers as bytes that compare in the same order as the numbers."""
     octets = (numbers ^ np.int64(np.iinfo(np.int64).min)).astype(">i8")
     offsets = np.arange(len(numbers) + 1, dtype=np.int32) * 8
     return pa.Array.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(octets)])

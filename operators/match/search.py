@@ -1,18 +1,18 @@
 """The search for matches of a row pattern in partitions of ordered rows.
 
-From each row, the ways to match are tried in the order of preference, and the first that reaches its end is the match
-(SQL:2016). If a way needs a row that has not arrived yet, the result is undecided, because that way may still succeed.
-The search of the partition then stops, and everything before that row is final.
+Starting at each row, the ways to match are tried in order of preference. The first way that reaches its end is the
+match (SQL:2016). If a way needs a row that has not arrived yet, the result is undecided, because that way may still
+succeed. The search of the partition then stops, and everything before the starting row is final.
 
-A way that reaches the same step, row and state of the match as an earlier failed way is not tried again. So from one
-row on, a pattern whose conditions depend only on rows costs at most its steps times the rows. If conditions use
-aggregates of the matched rows, ways may never coincide, and there is no such limit.
+If a way reaches the same step, row and state of the match as an earlier way that failed, it is not continued. So if
+conditions depend only on rows, the cost of a search from one row is at most the number of the pattern's steps times the
+number of rows. If conditions use aggregates of the matched rows, ways may never coincide, and there is no such limit.
 
-Conditions are evaluated by columns although ways are tried one step at a time. A search that needs the value of a
-condition for a row pauses with a question; the questions of all partitions are then evaluated at once. If a condition
-reads only the row itself or rows at most `NEAR` rows away, the first question about it evaluates it for all rows of the
-batch. Other conditions are also evaluated for the following rows, under the assumption that all of these fulfil the
-condition, for twice as many rows each time. If the question is about the first row of a match, they are also evaluated
+Conditions are evaluated by columns although ways are tried one step at a time. A search that needs a condition's value
+for a row pauses with a question; the questions of all partitions are then answered at once. If a condition reads only
+the row itself or rows at most `NEAR` rows away, the first question about it evaluates it for all rows of the batch.
+Other conditions are also evaluated for the following rows, assuming that all of these satisfy the condition. The number
+of these rows is doubled each time. If the question is about the first row of a match, the condition is also evaluated
 for some following rows as possible first rows. So long runs of one variable need few rounds.
 """
 
@@ -32,12 +32,12 @@ from rowkind.operators.match.partial_match import CallResults, ConditionCalls, P
 from rowkind.operators.match.pattern import Instruction, Program, Skip, first_variables
 
 NEAR = 4
-"""The maximum number of rows that a condition may look back to be evaluated for all rows."""
+"""The maximum number of rows that a condition may look back if it is to be evaluated for all rows at once."""
 
 _FEWEST, _MOST, _STARTS = 4, 4096, 256
 
 _GO_ON = (
-    "Change the pattern so that such a row follows the first row of every match, or write TO NEXT ROW. Or set "
+    "Change the pattern so that every match has such a row after its first row, or write TO NEXT ROW. Or set "
     "`on_error: dead_letter` or `on_error: null` in the job: the search then continues at the next row"
 )
 
@@ -53,8 +53,8 @@ class PatternSpec:
       that is always true.
     - `within`: the exclusive limit, in microseconds, of the time between the first and the last row of a match; None
       for no limit.
-    - `goes_on`: if the row to skip to is missing or the first row of the match, the search continues at the next row;
-      otherwise this is an error.
+    - `goes_on`: whether the search continues at the next row if the row to skip to is missing or is the first row of
+      the match; otherwise this is an error.
     """
 
     program: Program
@@ -65,7 +65,7 @@ class PatternSpec:
 
 
 class PatternRows(Protocol):
-    """The searched rows, by row number."""
+    """The rows to search, accessed by row number."""
 
     def values(self, column: str) -> Sequence[Any]:
         """Return the values of a column, for all rows."""
@@ -79,7 +79,7 @@ class PatternRows(Protocol):
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """The rows of a match, from `start` on, with the variable of each."""
+    """A match: its rows begin at row `start`, and `variables` has the variable of each row."""
 
     start: int
     variables: tuple[int, ...]
@@ -87,7 +87,7 @@ class PatternMatch:
 
 @dataclass(frozen=True)
 class Searched:
-    """The matches of a partition, and the first row that is still undecided."""
+    """A partition's matches, and the first row that is still undecided."""
 
     matches: list[PatternMatch]
     open_from: int
@@ -105,9 +105,10 @@ class _Question:
 
 @dataclass
 class _Reach:
-    """The limits of a search from a row: rows before `last`, which is at most `stop`, and whether more rows may arrive.
+    """The limits of a search that starts at a row.
 
-    `ahead` is the number of following rows that the next question includes.
+    The search reads the rows before `last`, which is at most `stop`. `waits` says whether more rows may arrive. `ahead`
+    is the number of following rows that the next question includes.
     """
 
     start: int
@@ -125,10 +126,10 @@ _Search = Generator[_Question, None, "PatternMatch | _Undecided | None"]
 
 
 class PatternSearch:
-    """A search in partitions of `rows`, which have these `times`, in microseconds.
+    """A search in partitions of `rows`; `times` has the rows' times, in microseconds.
 
     `passed` is the time, in microseconds, up to which no more rows can arrive; None if no rows can arrive at all.
-    Raises RowFailed with the first row of a match after which the search cannot continue.
+    Raises `RowFailed`, with the first row of the match, if the search cannot continue after a match.
     """
 
     def __init__(self, spec: PatternSpec, rows: PatternRows, times: Int64s, passed: int | None) -> None:
@@ -159,7 +160,7 @@ class PatternSearch:
         return [found[number] for number in range(len(searches))]
 
     def _where_matches_may_begin(self) -> bytes | None:
-        """Return for each row whether it can be the first row of a match; None if conditions do not restrict this."""
+        """Return which rows can be the first row of a match, as bytes; None if the rows alone do not decide this."""
         count, first = len(self._times), first_variables(self._spec.program)
         if any(self._spec.conditions[variable] != () for variable in first):
             return None
@@ -202,16 +203,16 @@ class PatternSearch:
                 place = 0 if not own else own[0] if skip.to == "first" else own[-1]
                 if not place and not self._spec.goes_on:
                     leads = (
-                        "to the first row of the match, which would be found again indefinitely" if own else "nowhere"
+                        "the row to skip to is the first row of the match, so the search would never advance"
+                        if own
+                        else "there is no row to skip to"
                     )
-                    why = "" if own else ", because the match has no row of this variable"
-                    raise RowFailed(
-                        f"AFTER MATCH SKIP TO {skip.to.upper()} leads {leads}{why}", found.start, advice=_GO_ON
-                    )
+                    why = "" if own else ", because the match has no row of that variable"
+                    raise RowFailed(f"AFTER MATCH SKIP TO {skip.to.upper()}: {leads}{why}", found.start, advice=_GO_ON)
                 return found.start + max(place, 1)
 
     def _from(self, start: int, stop: int) -> _Search:
-        """Return the preferred match from a row on, None for none, or "undecided" if it depends on rows to come."""
+        """Return the preferred match that starts at a row, or None, or "undecided" if more rows must arrive first."""
         program, conditions, so_far_of = self._spec.program, self._spec.conditions, self._so_far
         reach = self._reach(start, stop)
         known = set[tuple[int, int, Any, Any]]()
@@ -260,7 +261,7 @@ class PatternSearch:
         return _Reach(start, last, stop, waits=waits)
 
     def _asked(self, variable: int, row: int, so_far: Any, reach: _Reach) -> Generator[_Question, None, int]:
-        """Request the value of a condition for a row until it is known. Raises RowFailed if it FAILED."""
+        """Request a condition's value for a row until it is known. Raises RowFailed if it FAILED."""
         arguments = self._so_far.arguments(variable, so_far)
         held = self._held(variable, row, arguments)
         while held is None:
@@ -275,7 +276,7 @@ class PatternSearch:
         return held
 
     def _held(self, variable: int, row: int, arguments: CallResults) -> int | None:
-        """Return the value of a condition for a row; None if it is not known yet."""
+        """Return a condition's value for a row; None if it is not known yet."""
         if self._looks_near[variable]:
             near = _distances(row, arguments)
             if near is not None:
@@ -293,7 +294,7 @@ class PatternSearch:
         return _Question(variable, rows, asked, near)
 
     def _ask_of_other_starts(self, question: _Question, stop: int) -> None:
-        """Also ask about the following rows as possible first rows of a match, in case the given row is not."""
+        """Also ask about the following rows as possible first rows, in case no match starts at the given row."""
         first = question.rows[0]
         for row in range(first + 1, min(first + _STARTS, stop) if question.near is None else first):
             question.rows.append(row)
@@ -336,13 +337,13 @@ def _moved_on(step: Instruction, at: int, row: int, marks: tuple[int, ...]) -> t
 
 
 def _distances(row: int, arguments: CallResults) -> tuple[int, ...] | None:
-    """Return how far back the rows are that a condition reads, -1 for none; None if one of them is not near."""
+    """Return how many rows back a condition reads, for each call, -1 for none; None if a distance exceeds `NEAR`."""
     distances = tuple([row - each if each >= 0 else -1 for each in arguments])
     return distances if all(far <= NEAR for far in distances) else None
 
 
 def _spelled(path: Any) -> tuple[int, ...]:
-    """Return the variables of the rows of a match, from the first on."""
+    """Return the variables of a match's rows, from first to last."""
     found = []
     while path is not None:
         path, variable = path

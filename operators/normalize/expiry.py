@@ -1,6 +1,6 @@
-"""Expiry: the exact +I and -D rows of an input's live rows, including retractions of rows whose TTL has passed.
+"""Expiry: an exact changelog (+I and -D) of an input's live rows, with a retraction of each row whose TTL has elapsed.
 
-Maintains the rows of an input that were written at most one TTL ago. In other operators, an expired row is dropped
+Maintains the input's rows that were written less than one TTL ago. In other operators, an expired row is dropped
 silently. Here the row is emitted as -D when it expires, and downstream operators retract its results as for any deleted
 row. So the downstream query runs over the live rows and needs no TTL of its own.
 
@@ -8,15 +8,15 @@ State. "rows" stores the rows as `operators.normalize.normalize` does; this oper
 "agenda" is a timer queue: for each row, in the order of write times, it stores the row's place in "rows", the 64-bit
 position of its entry in the order of a run. An entry moves when its row is rewritten.
 
-The walk. The due entries are one range of the timer queue, up to the time one TTL ago. First the rows that they name
-are removed, then the changes of the batch are applied to the remaining rows. A retraction removes the oldest live one
-of equal rows. If it finds none, it is treated as the retraction of an expired row, which has already been retracted. A
-row that expires and is inserted unchanged in the same batch stays. A refresh renews its row, and is passed on if a
-downstream operator has a TTL.
+Algorithm. The due entries are one range of the timer queue, up to the time one TTL ago. First the rows that they refer
+to are removed, then the batch's changes are applied to the remaining rows. If several live rows are equal, a retraction
+removes the oldest one. If it finds none, it is treated as the retraction of an expired row, which has already been
+retracted. A row that expires and is inserted unchanged in the same batch stays. A refresh renews its row, and is passed
+on if a downstream operator has a TTL.
 
-All rows of a batch are written at one time, so rows that expire at the same time arrived in one batch. If too many rows
-are due, for example after a pause, the oldest are removed first and the others in the next batches; until then these
-are live.
+All rows of a batch have the same write time, so rows that expire at the same time arrived in one batch. If too many
+rows are due, for example after a pause, the oldest are removed first and the others in the next batches; until then
+these rows are live.
 
 If rows are only inserted, and none replaces another, rows need not be found by key. The rows are then stored in the
 timer queue itself, and "rows" does not exist.
@@ -54,12 +54,12 @@ _AT_ONCE = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The operator. Its state is in the stores, not in this object. It raises no errors.
+    """The expiry operator. It keeps its state in the stores, not in this object. It raises no errors.
 
-    The plan provides the same as for a `Normalize`, and a TTL. `only_comes`: the input is an insert-only table without
-    a key by which a row could be rewritten. `most`: the approximate number of due rows that are removed in one batch.
-    `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether a downstream operator uses the order of
-    arrival.
+    The plan provides the same as for a `Normalize`, and a TTL. `only_comes`: whether the input is an insert-only table
+    without a key by which a row could be rewritten. `most`: the approximate number of due rows that are removed in one
+    batch. `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether a downstream operator uses the
+    order of arrival.
     """
 
     side: Side
@@ -70,7 +70,7 @@ class Expiry:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The timer queue, and the rows that it refers to. Neither has a TTL of its own."""
+        """The arrangements of the timer queue and of the rows that it refers to. Neither has a TTL of its own."""
         return {"agenda": None} if self.only_comes else {"agenda": None, "rows": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -85,8 +85,8 @@ class Expiry:
         gone = rows.at(distinct(from_bytes(due.payload, pa.uint64()).to_numpy()))
         gone = gone.filter(gone.written_at <= until)
         assert gone.weight.sum() == due.weight.sum(), "the timer queue has an entry for each row"
-        # Rows removed by earlier batches were written no later, so this sees exactly the rows that remain after all due
-        # ones.
+        # Rows that earlier batches removed were written at `until` or before, so `alive` has exactly the rows that
+        # remain after all due rows are removed.
         alive = self._rows(stores["rows"], now, until)
         batch = spelled_out_truncations(alive, batch)
         resolved = resolve(alive, batch, by_seq=side.by_seq, exact=side.exact)
@@ -126,7 +126,7 @@ class Expiry:
         )
 
     def _rows(self, store: BlobStore, now: int, until: int) -> Arrangement:
-        """Open the rows that were written later than `until`; new rows are written at `now`."""
+        """Open the arrangement of rows that were written after `until`; new rows get the write time `now`."""
         side = self.side
         return Arrangement(
             store,

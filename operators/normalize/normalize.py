@@ -1,21 +1,22 @@
-"""Normalize: the exact +I and -D rows of an input that omits old rows, repeats rows or retracts missing rows.
+"""Normalize: an exact changelog (+I and -D) of an input that omits old rows, repeats rows or retracts missing rows.
 
 Maintains its input's rows, as the input's layout defines them: the last row of each key for an upsert topic, the
 multiset of rows for a source without a key. One arrangement, "rows", stores them by key.
 
-The output is the changes of these rows. A replaced row is retracted as it is stored, regardless of its retraction's or
-its tombstone's payload. A row that arrives unchanged emits nothing. A retraction that finds no row changes nothing and
-is unmatched. So downstream operators can rely on every retraction having its insertion, byte for byte.
+The output is the changes to these rows. A replaced row is retracted as it is stored, whatever the payload of its
+retraction or tombstone. A row that arrives unchanged emits nothing. A retraction that finds no row changes nothing and
+is unmatched. So downstream operators can rely on every retraction being equal to an earlier insertion, byte for byte.
 
-A row expires silently: it stays in the output, and its successor is emitted as a new row. A later retraction of it is
-unmatched, as in Flink's normalization. A superfluous retraction, which a Normalize must filter out, cannot be
-distinguished from a late one. A row that arrives unchanged is emitted as a refresh if a downstream operator has a TTL.
+A row expires silently: it stays in the output, and its successor is emitted as a new row. A later retraction of the
+expired row is unmatched, as in Flink's normalization. The reason is that a late retraction cannot be distinguished from
+a superfluous one, which a Normalize must filter out. A row that arrives unchanged is emitted as a refresh if a
+downstream operator has a TTL.
 
 A truncation retracts all stored rows (`operators.normalize.truncation`).
 
-The arrival number of a row is that of the change that wrote it last. With `arrivals`, a row that is rewritten with
+A row's arrival number is that of the change that last wrote it. If `arrivals` is set, a row that is rewritten with
 equal values is retracted with its old number and inserted with its new one. So its position among equal rows does not
-depend on how the input is cut into batches.
+depend on how the input is split into batches.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class Normalize:
-    """The operator. Its state is in the stores, not in this object.
+    """The Normalize operator. It keeps its state in the stores, not in this object.
 
-    The plan provides a layout. For an upsert topic, or a retract topic in which a bare +U replaces a row, it is "one
-    row per key" with the primary key as key and no sub-key, by seq. For a retract topic without a primary key, it is
-    "multiset" with any key that distributes the rows, such as the consumer's. A tombstone needs only its key; its
-    payload is not read. `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether one uses the order of
-    arrival.
+    The plan provides a layout. For an upsert topic, or a retract topic in which a bare +U replaces a row, the layout is
+    "one row per key", with the primary key as key and no sub-key, by seq. For a retract topic without a primary key, it
+    is "multiset", with any key that distributes the rows, such as the consumer's. A tombstone needs only its key; its
+    payload is not read. `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether a downstream operator
+    uses the order of arrival.
     """
 
     side: Side
@@ -53,7 +54,7 @@ class Normalize:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows, with their TTL in ms."""
+        """The arrangement of the rows, and its TTL in ms."""
         return {"rows": self.side.ttl_ms}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:

@@ -1,8 +1,8 @@
 """Single row: the result of a scalar subquery, which may have at most one row.
 
 Maintains its input's rows in one arrangement, "rows", and emits the changes to them. After each batch it checks that at
-most one row is left. Within a batch there may be more: a batch may insert the new row and delete the old one, in either
-order. Flink's SINGLE_VALUE, by contrast, checks after every change. An expired row does not count.
+most one row is left. Within a batch there may be more than one: a batch may insert the new row and delete the old one,
+in either order. Flink's SINGLE_VALUE, by contrast, checks after every change. An expired row does not count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class SingleRow:
-    """The operator. All of its input has one key, and so is in one shard; the layout is "multiset".
+    """The operator for scalar subqueries.
+
+    All of its input has the same key and so is in one shard; the layout is "multiset".
 
     `query` is the subquery's text. `refreshes`: whether a downstream operator has a TTL.
     """
@@ -36,7 +38,7 @@ class SingleRow:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows, with their TTL in ms."""
+        """The arrangement of the rows, and its TTL in ms."""
         return {"rows": self.side.ttl_ms}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:

@@ -1,8 +1,8 @@
-"""Frames: which rows of its partition a window function sees for each row, as ranges of positions in ordered rows.
+"""Frames: for each row, the rows of its partition that a window function sees, as a range of positions in ordered rows.
 
 A frame is measured in rows, or in distances between the values that the rows are ordered by. Its edges are signed
-numbers: negative before the row, positive after it. Zero is the row itself or, by values, the first or last of its
-peers (the rows with the same order key). None is the edge of the partition.
+numbers: negative before the row, positive after it. Zero stands for the row itself or, in a frame measured by values,
+for the first or last of its peers (the rows with the same order key). None stands for the partition's edge.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowkind.operators.over.order_distance import Scale
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """Rows in order, each with the stretch of its partition that is available.
+    """Ordered rows, each with the stretch of its partition that has been read.
 
-    - `begin` and `stop`: for each row, where its stretch begins and where the next one begins; `peer` and `peer_stop`
-      are the same for its peers, all of which are available.
+    - `begin` and `stop`: for each row, the position at which its stretch begins and the position after its end. `peer`
+      and `peer_stop` are the same for its peers, all of which have been read.
     - `begins` and `ends`: whether the stretch begins and ends where the partition does.
-    - `value`: the values by which distances are measured, on the `scale`; None if there are none.
+    - `value`: the values by which distances are measured, on the `scale`; None if no frame is measured in distances.
     """
 
     begin: Indices
@@ -43,14 +43,17 @@ class Stretches:
     def of(
         cls, key: Indices, order: Int64s, begins: Mask, ends: Mask, value: Int64s | None, *, scale: Scale
     ) -> Stretches:
-        """Return the stretches of rows of these partitions, with these order keys given as numbers."""
+        """Return the stretches of rows, given each row's partition and order key as numbers."""
         new = key[1:] != key[:-1]
         begin, stop = _groups(new, len(key))
         peer, peer_stop = _groups(new | (order[1:] != order[:-1]), len(key))
         return cls(begin, stop, peer, peer_stop, begins, ends, value, scale)
 
     def from_last_before(self, asked: Mask) -> tuple[Stretches, Indices]:
-        """Shorten stretches to begin with the last row before the first `asked` one, if any; also return that row."""
+        """Shorten each stretch to begin with the last row before its first `asked` row, if there is such a row.
+
+        Also return these rows.
+        """
         at = np.arange(len(self))
         first = np.full(len(self) + 1, len(self))
         np.minimum.at(first, self.begin[asked], at[asked])
@@ -60,9 +63,9 @@ class Stretches:
         return replace(self, begin=begin, begins=self.begins & ~on), np.flatnonzero(on & (at == last))
 
     def frame(self, frame: Frame) -> tuple[Indices, Indices, Mask]:
-        """Return where the frame of each row begins and stops (equal if it is empty), and where this is uncertain.
+        """Return where each row's frame begins and stops (equal if it is empty), and for which rows this is uncertain.
 
-        A frame that starts at the beginning of the partition begins with the stretch.
+        A frame that starts at the beginning of the partition starts at the beginning of the stretch.
         """
         at = np.arange(len(self))
         unsure = np.zeros(len(self), np.bool_)
@@ -91,7 +94,7 @@ class Stretches:
         return first, np.maximum(first, np.clip(last, self.begin, self.stop)), unsure
 
     def _search(self, distance: int, side: Literal["left", "right"]) -> Indices:
-        """Return where the values within a distance of each row's value begin or, with side "right", stop."""
+        """Return where the values within a distance of each value begin or, if `side` is "right", where they stop."""
         assert self.value is not None, "a distance needs a column of values"
         rows, wanted = len(self), self.scale.moved(self.value, distance)
         _, rank = np.unique(np.concatenate([self.value, wanted]), return_inverse=True)
@@ -101,7 +104,7 @@ class Stretches:
 
 
 def _groups(new: Mask, count: int) -> tuple[Indices, Indices]:
-    """Return where the group of each of `count` rows begins and stops; `new` marks the rows that begin a group."""
+    """Return where the group of each of `count` rows begins and stops; `new` marks the first row of later groups."""
     starts = np.append(0, np.flatnonzero(new) + 1)[:count]
     sizes = np.diff(np.append(starts, count))
     return np.repeat(starts, sizes), np.repeat(starts + sizes, sizes)

@@ -1,4 +1,4 @@
-"""The window functions by name, and frames: which rows of its partition a window function sees for each row."""
+"""The names of window functions, and frames: which rows of its partition a window function sees for each row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ OverFunction = OverAggregate | Picked | Neighbour | Numbering | Placing
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows from `start` to `end`; for "range" these are distances in units of the values, codes for doubles."""
+    """The rows from `start` to `end`, relative to a row.
+
+    They are numbers of rows or, for "range", distances in the unit of the values; for doubles, distances are codes.
+    None stands for the partition's edge.
+    """
 
     kind: Literal["rows", "range"]
     start: int | None
@@ -24,22 +28,28 @@ class Frame:
 
     @property
     def measured(self) -> bool:
-        """Whether an edge is at a distance from the row."""
+        """Whether an edge is at a nonzero distance from the row."""
         return bool(self.start) or bool(self.end)
 
     @property
     def behind(self) -> int:
-        """How far after a row other rows may see it, if the frame does not start at the partition's beginning."""
+        """The maximum distance after a row at which other rows see it.
+
+        This does not count frames that start at the beginning of the partition.
+        """
         return max(0, -(self.start or 0))
 
     @property
     def before(self) -> int:
-        """How far before a row other rows may see it."""
+        """The maximum distance before a row at which other rows see it.
+
+        This does not count frames that end at the end of the partition.
+        """
         return max(0, self.end or 0)
 
     @property
     def by_distance(self) -> bool:
-        """Whether the values alone decide which rows see a row, so that rows too far away never do."""
+        """Whether the values alone decide which rows see a row, so that rows too far away never see it."""
         return self.kind == "range" and self.start is not None and self.end is not None and self.measured
 
 

@@ -1,4 +1,4 @@
-"""The result of a window function for each row, computed by columns over the rows in the order of their partitions.
+"""Window functions: the result for each row, computed by columns over rows in the order of their partitions.
 
     added        COUNT, SUM, AVG, BOOL_AND, BOOL_OR    differences of exact prefix sums
     extreme      MIN, MAX                              a table of minima over 1, 2, 4, … rows; or a running minimum
@@ -9,8 +9,8 @@
 
 A function that looks back to the beginning of the partition is *running*: each row carries the function's state over
 all rows up to it. So a stretch need not begin where the partition does: the state that its first row carries stands for
-all rows before. Sums are exact (`columns.exact_numbers`), so that they equal those of aggregates, regardless of earlier
-insertions and retractions.
+all earlier rows. Sums are exact (`columns.exact_numbers`), so that they equal those of aggregates, regardless of
+earlier insertions and retractions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rowkind.operators.over.value_functions import LagPick, LastPick, NeighbourP
 from rowkind.operators.over.window_call import Computed, Given, OverCall, replaced, totals_of
 
 _Sum = tuple[Int64s, ExactNumbers, Int64s]
-"""The number of values, their exact sum, and for doubles the number of NaNs and infinities."""
+"""The number of values, their exact sum, and for doubles the numbers of NaNs and infinities."""
 
 
 def computed(call: OverCall) -> Computed:
@@ -78,7 +78,7 @@ class Summed:
 
     @property
     def kinds(self) -> str:
-        """The kinds of the carried columns: the count, the number, and for doubles the counts of non-finite values."""
+        """The carried columns' kinds: the count, the sum, and for doubles the counts of NaNs and the two infinities."""
         return ("nbnnn" if self._doubles else "nb") if self.call.running else ""
 
     @property
@@ -86,7 +86,7 @@ class Summed:
         return bool(pa.types.is_floating(_aggregate(self.call).argument_type))
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """Return the results, and the carried columns."""
+        """Return the results and the carried columns."""
         (count, sums, specials), carried = self._sums(given)
         doubles = self._doubles
         finish = Sums(_aggregate(self.call)).finish
@@ -104,7 +104,7 @@ class Summed:
         return misfits(output, count)
 
     def _sums(self, given: Given) -> tuple[_Sum, _Sum]:
-        """Return the sum over the frame of each row, and the sum from the beginning up to each row."""
+        """Return the sums over each row's frame, and the sums from the beginning of its stretch up to the row."""
         call = _aggregate(self.call)
         values, counted = given.counted(call)
         assert values is not None, "a sum has an argument"
@@ -157,8 +157,8 @@ class _Extreme:
 
         if not self.call.running:
             return extremes.finish(value(_least(rank, given.first, given.stop, nothing))), []
-        # The ranks of each stretch are shifted below those of all earlier stretches, so that one running minimum serves
-        # all.
+        # The ranks of each stretch are shifted below those of all earlier stretches, so that one running minimum works
+        # for all stretches.
         depth = given.rows.begin * (nothing + 1)
         least = np.minimum.accumulate(rank - depth) + depth
         best = np.where(given.stop > given.first, np.append(least, nothing)[given.stop - 1], nothing)
@@ -166,7 +166,7 @@ class _Extreme:
 
 
 def _least(rank: Int64s, first: Indices, stop: Indices, nothing: int) -> Int64s:
-    """Return the least rank from each `first` to before `stop`, from a table of minima over 2**level rows."""
+    """Return the least rank from each `first` to before its `stop`, using tables of minima over 2**level rows."""
     length = stop - first
     level = np.frexp(np.maximum(length, 1).astype(np.float64))[1] - 1
     result = np.full(len(rank), nothing)

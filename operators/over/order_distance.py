@@ -21,14 +21,14 @@ LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale by which distances are measured. If `doubles`, values and distances are codes of doubles."""
+    """The scale by which distances are measured. If `doubles` is set, values and distances are codes of doubles."""
 
     doubles: bool = False
 
     def moved(self, values: Int64s, distance: int) -> Int64s:
-        """Return values moved by a distance; the values of NULL rows do not move, and no other value reaches them."""
+        """Return values plus a distance; the values of NULL rows stay the same, and no other value reaches them."""
         if self.doubles:
-            # NaN is only near itself.
+            # Only NaN itself is within any distance of NaN.
             return np.where(_below(values, _NAN), codes(_sum(values, _doubles(np.array([distance])))), values)
         if distance < 0:
             result = np.where(values < LEAST + 1 - distance, LEAST + 1, values + distance)
@@ -37,7 +37,7 @@ class Scale:
         return np.where((values == LEAST) | (values == LARGEST), values, result)
 
     def reach(self, values: Int64s, distance: int) -> Int64s:
-        """Return a bound on the values that, moved back by the distance and rounded, can still reach these values."""
+        """Return the farthest values that, moved back by the distance and rounded, may still reach these values."""
         found = self.moved(values, distance)
         if not self.doubles or not distance:
             return found
@@ -58,7 +58,7 @@ def codes(values: Doubles) -> Int64s:
 
 
 def _sum(values: Int64s, others: Doubles) -> Doubles:
-    """Add codes and doubles; an overflow is infinite."""
+    """Add doubles to values given as codes, and return doubles; an overflow becomes infinity."""
     with np.errstate(over="ignore"):
         return _doubles(values) + others
 

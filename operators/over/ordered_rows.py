@@ -1,4 +1,4 @@
-"""The rows of the touched partitions in order, before and after a batch."""
+"""The ordered rows of the touched partitions, before and after a batch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Rows of partitions in order: those that stay, those that are retracted, and those that are inserted.
+    """Ordered rows of partitions: rows that stay, rows that are retracted, and rows that are inserted.
 
     - `key` and `order`: their partitions and order keys, as numbers.
     - `was` and `now`: whether the row is present before the batch and after it.
-    - `stored`: the row with its results and carried columns; empty for an inserted row.
+    - `stored`: the stored row, with its results and carried columns; empty for an inserted row.
     """
 
     entries: Entries
@@ -62,12 +62,12 @@ class OrderedRows:
 
     @property
     def payload(self) -> pa.BinaryArray:
-        """The input rows."""
+        """The rows as they were in the input, without results."""
         return self.entries.payload
 
 
 def _taken(rows: Entries, gone: Entries) -> Mask:
-    """Return which rows are retracted; of equal rows, as many as were retracted."""
+    """Return which rows are retracted; of several equal rows, only as many as were retracted."""
     if not len(gone):
         return np.zeros(len(rows), np.bool_)
     both = Entries.concat([rows, gone])
@@ -84,7 +84,7 @@ def _taken(rows: Entries, gone: Entries) -> Mask:
 def _in_order(entries: Entries, key: Indices, order: Int64s, counts: Sequence[Int64s]) -> Indices:
     """Return the order of rows by partition, order key, arrival and payload.
 
-    Rows that agree in all of these keep the order in which they got their results: `counts` increase with each of them.
+    Rows that are equal in all of these keep the order in which they got their results: `counts` increase with each row.
     """
     at = np.lexsort((entries.seq, order, key))
     same = np.logical_and.reduce([column[at][1:] == column[at][:-1] for column in (entries.seq, order, key)])

@@ -1,26 +1,25 @@
 """OVER with an order: each row with the results of window functions over the rows around it.
 
-Maintains every row of the input with its results. The rows of a partition are ordered by their order key, ties by
+Maintains every input row with its results. Within a partition, rows are ordered by their order key, and ties by
 arrival. A change affects only the rows whose frames contain it, and only those rows are emitted again.
 
     SUM(v) OVER (ORDER BY t)            rows  3 . 5       results  3 . 8
     4 is inserted between the two       rows  3 4 5                3 7 12       one row is inserted, one updated
 
-The walk. The surroundings of each change are read from the state, as many rows before and after it as frames reach
-(`operators.over.spans`). Rows whose frames are known and may have changed are recomputed by columns
-(`operators.over.function`). Their old results are read and never recomputed. A frame from the beginning of the
-partition needs no earlier rows: each row carries the state of its functions over all rows up to it. In that case all
-rows after a change are read; there are none if rows are inserted at the end.
+Algorithm. For each change, as many rows before and after it as frames reach are read from the state
+(`operators.over.spans`). Rows whose frames have been read completely and may have changed are recomputed by columns
+(`operators.over.function`). Their old results are read and never recomputed. If a frame starts at the beginning of the
+partition, earlier rows need not be read: each row carries the state of its functions over all rows up to it. In that
+case all rows after a change are read; if rows are inserted at the end, there are none.
 
-State. Arrangement "rows", layout *ordered*, stores every row of the input by partition and order key; retractions find
-their rows in it. Arrangement "results", in the same order, stores the same rows with their results and carried columns.
-With a TTL, an expired row no longer exists for later changes next to it, but its effect remains in the state that other
-rows carry.
+State. Arrangement "rows", layout *ordered*, stores every input row by partition and order key; retractions find their
+rows in it. Arrangement "results", in the same order, stores the same rows with their results and carried columns. With
+a TTL, later changes nearby do not see an expired row, but its effect remains in the state that other rows carry.
 
 If rows are inserted in the order of their time and never retracted, as downstream of a final result, no row is inserted
 between existing rows. In that case "rows" does not exist, and "results" stores the tail of each partition: the rows
 that the frames of later rows reach, and the last row with its carried state. If all frames are bounded by values, a row
-expires once a row in any partition has arrived whose value is too far away to see it. So idle partitions are evicted.
+expires once a row has arrived, in any partition, whose value is too far away to see it. So idle partitions are evicted.
 
 (A batched and incremental form of the operator in Leis and others, "Efficient Processing of Window Functions in
 Analytical SQL Queries", VLDB 2015.)
@@ -66,19 +65,19 @@ class OverSpec:
     """The specification of an OVER.
 
     The plan provides keys and sub-keys as for a rank. Retractions carry the full row that they retract.
-    - `arguments` returns the arguments of the calls for payloads, and `packed` packs their results into bytes. An
-      emitted row is the payload followed by these bytes.
-    - `values`: the order values of payloads as ascending numbers on the `scale`, if a frame is measured in distances;
-      `LEAST` or `LARGEST` for NULL.
-    - `by_seq`: the changes of one row are applied in the order of seq (a source); otherwise each batch is a net
-      multiset of signed rows (an operator).
-    - `counts_unmatched`: retractions that find no row are returned as unmatched.
-    - `until`: the time when a row may be evicted by a watermark; None if rows have no time of their own.
+    - `arguments` returns the calls' arguments, given payloads. `packed` packs the calls' results into bytes. An emitted
+      row is the payload followed by these bytes.
+    - `values`: if a frame is measured in distances, returns the payloads' order values as ascending numbers on the
+      `scale`; `LEAST` or `LARGEST` for NULL.
+    - `by_seq`: whether a row's changes are applied in the order of seq, as from a source. Otherwise each batch is a net
+      multiset of signed rows, as from an operator.
+    - `counts_unmatched`: whether retractions that find no row are returned as unmatched.
+    - `until`: returns the time when a watermark may evict each row; None if the rows' own times do not limit this.
     - `refreshes`: whether a downstream operator has a TTL.
-    - `ahead`: set if rows are inserted in the order of their partitions, all rows of one value in one batch, and never
-      retracted. It is the distance after a row's value within which changes may affect its results, in units of
-      `values`. None if rows arrive in any order.
-    - `fallible`: the numbers of the SUM and AVG calls whose row fails if the result does not fit its type.
+    - `ahead`: set if rows are never retracted and are inserted in the order of their partitions, all rows with the same
+      value in one batch. It is the distance after a row's value within which changes may affect its results, in units
+      of `values`. None if rows arrive in any order.
+    - `fallible`: the indices of the SUM and AVG calls for which a row fails if the result does not fit its type.
     """
 
     calls: tuple[OverCall, ...]
@@ -106,7 +105,7 @@ class OverSpec:
 
     @property
     def carries_on(self) -> bool:
-        """Whether the rows before the affected ones need not be read."""
+        """Whether rows before the affected ones need not be read."""
         expires = self.ttl_ms is not None or self.until is not None
         return not self.whole and not (expires and any(call.running and call.looks_back for call in self.calls))
 
@@ -119,29 +118,29 @@ class OverSpec:
 
     @property
     def kinds(self) -> str:
-        """The kinds of the stored columns of a row: the payload, the packed results, and the carried columns."""
+        """The kinds of a stored row's columns: the payload, the packed results, and the carried columns."""
         return "bb" + "".join(computed(call).kinds for call in self.calls)
 
     def reach(self, kind: str) -> tuple[int, int]:
-        """How far after and before a row there may be rows that see it, in frames of this kind."""
+        """Return how far after and how far before a row other rows may see it in frames of this kind."""
         frames = [call.frame for call in self.calls if call.frame.kind == kind]
         return max((each.behind for each in frames), default=0), max((each.before for each in frames), default=0)
 
     def back(self, kind: str) -> int:
-        """How far before a row its frames of this kind reach, ignoring edges at the partition's beginning."""
+        """Return how far before a row its frames of this kind reach, ignoring edges at the partition's beginning."""
         frames = [call.frame for call in self.calls if call.frame.kind == kind]
         return max((-edge for each in frames for edge in (0, each.start, each.end) if edge is not None), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The operator. Its state is in the stores, not in this object."""
+    """The operator for OVER with an order. It keeps its state in the stores, not in this object."""
 
     spec: OverSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows, with and without their results, with their TTL in ms."""
+        """The arrangements of rows, without and with their results, and their TTL in ms."""
         names = ("rows", "results") if self.spec.ahead is None else ("results",)
         return dict.fromkeys(names, self.spec.ttl_ms)
 
@@ -191,7 +190,7 @@ class Over:
         )
 
     def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> _Steps:
-        """Return the changes to the rows with their results."""
+        """Return the changes to the rows and their results."""
         spec, found = self.spec, [_Steps(*[Entries.empty()] * 4)]
         on, back = spec.running or spec.whole or spec.ahead is not None, not spec.carries_on or spec.ahead is not None
         places = np.concatenate([gone.place, come.place])
@@ -206,12 +205,12 @@ class Over:
         return _Steps(*map(Entries.concat, zip(*(each.parts for each in found), strict=True)))
 
     def _computed(self, line: OrderedRows, reading: SpansRead) -> tuple[_Steps, Indices]:
-        """Return the changes to the rows, and the spans of which more must be read to be certain."""
+        """Return the changes to the rows, and the spans that must be read further because a result is uncertain."""
         spec, own = self.spec, reading.own(line.entries.place)
         # If only the tail of a partition is stored, its first row carries the state of all earlier rows.
         begins, ends = (reading.begins if spec.ahead is None else reading.vacant)[own], reading.ends[own]
         key = line.key * len(reading.ends) + own
-        # The rows before the batch and those after it, in one order.
+        # All rows from before and after the batch, in one order.
         values = None if spec.values is None else spec.values(line.payload)
         every = Stretches.of(key, line.order, begins, ends, values, scale=spec.scale)
         concerned = self._concerned(every, line.changed)
@@ -228,7 +227,7 @@ class Over:
         return steps, np.concatenate([own[concerned & edges], own[now[wants]]])
 
     def _results(self, line: OrderedRows, now: Indices, rows: Stretches, asked: Mask) -> tuple[_Results, Mask]:
-        """Return the rows after the batch with their results, and which of these are uncertain."""
+        """Return the rows after the batch with their results, and which of the results are uncertain."""
 
         def seeded(stretches: Stretches, seeds: Indices) -> tuple[Stretches, Seeds]:
             stored = line.stored.take(pa.array(now[seeds]))
@@ -273,7 +272,7 @@ class Over:
         return _Steps(before, after, after.filter(seen[new]), past_rows)
 
     def _seen(self, rows: Stretches, ahead: int) -> Mask:
-        """Return the rows to keep: those that later rows see, those whose results may change, and those just before."""
+        """Return the rows to keep: those that later rows see, those whose results may change, and a few before them."""
         at, first = np.arange(len(rows)), rows.stop
         if rows.value is not None and len(rows):
             oldest = self.spec.scale.moved(rows.value[rows.stop - 1], -self.spec.back("range") - ahead)
@@ -292,7 +291,7 @@ class Over:
         group_of = np.cumsum(rows.begin == at) - 1
         first = np.minimum.reduceat(np.where(changed, at, len(at)), starts)[group_of]
         last = np.maximum.reduceat(np.where(changed, at, -1), starts)[group_of]
-        # If partitions share places, rows may have been read because of the other partition's changes.
+        # If partitions share places, rows may have been read because of another partition's changes.
         touched = last >= 0
         first, last = np.where(touched, first, 0), np.where(touched, last, 0)
         behind, before = spec.reach("rows")
@@ -314,7 +313,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """The value from which on inserted rows no longer see these rows."""
+    """The expiry of rows: the least value at which inserted rows no longer see them."""
 
     values: Callable[[pa.BinaryArray], Int64s]
     span: int
@@ -325,7 +324,10 @@ class _Leaving:
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """The rows after a batch: their positions, which may differ, and each packed with its results and its mark."""
+    """The rows after a batch, each packed with its results, and with its mark.
+
+    `at` has the rows' positions among all ordered rows; `asked` says which of them may have changed.
+    """
 
     at: Indices
     rows: Stretches
@@ -345,9 +347,10 @@ class _Results:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Changes to rows with results: the old form `before`, the new form `after`, and which of the latter are `stored`.
+    """Changes to rows with their results: the old form `before`, and the new form `after`.
 
-    `past` are rows whose results are final and that are no longer stored.
+    `stored` are the rows of `after` that are stored. `past` are rows whose results are final and that are no longer
+    stored.
     """
 
     before: Entries

@@ -8,8 +8,8 @@ The ends of spans are given as places; a *place* is the 64-bit position of an en
 arrangement (`operators.arrangement.layout`).
 
 Initially each change is a span of its own, and some rows before and after it are read. Spans that meet are merged. The
-distance to the last row that matters is unknown, so each reading goes four times as far as the one before, for all
-spans at once. If a change may affect all rows after it or all rows before it, the partition is one span.
+distance to the last row that matters is unknown, so each read goes four times as far as the previous one, for all spans
+at once. If a change may affect all rows after it or all rows before it, the partition is one span.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Spans:
 
     @classmethod
     def around(cls, places: Uint64s, enough: int, *, apart: bool) -> Spans:
-        """Make a span of each of these places if `apart`, else one per partition from its first to its last place."""
+        """Return one span per place if `apart` is set, else one per partition, from its first to its last place."""
         low = high = distinct(places)
         if not apart:
             new = (low[1:] & UPPER_ORDERED) != (low[:-1] & UPPER_ORDERED)
@@ -62,17 +62,17 @@ class Spans:
         return is_in(places & UPPER_ORDERED, self.first)
 
     def with_others(self, which: Indices) -> Mask:
-        """Return a mask of these spans, given by number, and of all others in the same partitions."""
+        """Return a mask of the spans with these numbers and of all others in the same partitions."""
         return is_in(self.first, distinct(self.first[which]))
 
     def longer(self, which: Indices) -> Spans:
-        """Return the spans to read again: all in the partitions of `which`, and `which` four times as far."""
+        """Return the spans to read again: all in the partitions of `which`, with `which` read four times as far."""
         enough, again = self.enough.copy(), self.with_others(which)
         enough[which] *= 4
         return Spans(self.low[again], self.high[again], enough[again])
 
     def read(self, rows: Arrangement, *, back: bool, on: bool) -> SpansRead:
-        """Read the rows of the spans, from the beginning of their partitions if `back`, to their end if `on`."""
+        """Read the spans' rows: from the partition's beginning if `back` is set, and to its end if `on` is set."""
         begin, end = self.first, self.last
         follows = np.append(False, begin[1:] == begin[:-1])[: len(begin)]
         assert not ((back or on) and follows.any()), "a partition that is read to its beginning or end has one span"
@@ -101,7 +101,7 @@ def _largest(values: Int64s, starts: Indices) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class SpansRead:
-    """The merged spans, the first and last places that have been read, and the rows there."""
+    """The merged spans, the first and last place that has been read for each, and the rows that were read."""
 
     spans: Spans
     begin: Uint64s

@@ -29,16 +29,16 @@ class NthPick:
 
     @property
     def kinds(self) -> str:
-        """The kinds of the carried columns."""
+        """The carried columns' kinds."""
         return "nb" if self.call.running else ""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """Return the value of each row, and the carried columns."""
+        """Return each row's value, and the carried columns."""
         values = value_bytes.canonical(_argument(self.call, given))
         nth, running, seeds = self.call.nth, self.call.running, given.seeds
         steps = _with_value(self.call, values).astype(np.int64)
         if running:
-            # A first row that stands for the rows before it carries the value if there have been enough rows.
+            # A seed row stands for all earlier rows; it carries the value if there have been enough of them.
             steps[seeds.rows] = seeds.columns[0]
             had = seeds.columns[0] >= nth
             stored = _of_bytes(seeds.columns[1], values.type)
@@ -62,11 +62,11 @@ class LastPick:
 
     @property
     def kinds(self) -> str:
-        """The kinds of the carried columns."""
+        """The carried columns' kinds."""
         return "b" if self.call.running else ""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """Return the value of each row, and the carried columns."""
+        """Return each row's value, and the carried columns."""
         values = _argument(self.call, given)
         if self.call.running:
             values = value_bytes.canonical(values)
@@ -81,17 +81,17 @@ class LastPick:
 
 @dataclass(frozen=True, slots=True)
 class LagPick:
-    """LAG with IGNORE NULLS: each row carries the last values so far, as many as LAG goes back, the latest first."""
+    """LAG with IGNORE NULLS. Each row carries the last values so far, as many as LAG goes back, latest first."""
 
     call: OverCall
 
     @property
     def kinds(self) -> str:
-        """The kinds of the carried columns."""
+        """The carried columns' kinds."""
         return "b" * self.call.nth
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """Return the value of each row, and the carried columns."""
+        """Return each row's value, and the carried columns."""
         values, seeds = value_bytes.canonical(_argument(self.call, given)), given.seeds
         counts = _with_value(self.call, values)
         counts[seeds.rows] = False
@@ -103,7 +103,7 @@ class LagPick:
         every = pa.concat_arrays([values, *(_of_bytes(column, values.type) for column in seeds.columns)])
 
         def last(number: int, stop: Indices) -> pa.Array:
-            """Return the value `number` values before each position, including the values that a first row carries."""
+            """Return the value that is `number` values before each position, counting those that a seed row carries."""
             missing = number - (totals[stop] - totals[begin])
             older = len(values) + (missing - 1) * len(seeds.rows) + seed
             own = np.searchsorted(totals[1:], totals[stop] - number + 1)
@@ -122,7 +122,7 @@ class NeighbourPick:
     kinds: str = ""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """Return the value of each row; nothing is carried."""
+        """Return each row's value; nothing is carried."""
         there = given.stop > given.first
         return _or_default(_at(_argument(self.call, given), given.first, there), there, self.call, given), []
 
@@ -138,7 +138,7 @@ def _with_value(call: OverCall, values: pa.Array) -> Mask:
 
 
 def _or_default(values: pa.Array, there: Mask, call: OverCall, given: Given) -> pa.Array:
-    """Return the values, or the row's default if there is no value."""
+    """Return the values; where there is none, return the row's default."""
     if call.default is None:
         return values
     missing = np.flatnonzero(~there)
@@ -146,7 +146,7 @@ def _or_default(values: pa.Array, there: Mask, call: OverCall, given: Given) -> 
 
 
 def _at(values: pa.Array, places: Indices, there: Mask) -> pa.Array:
-    """Return the values at these places; NULL if there is none."""
+    """Return the values at these places, or NULL where `there` is false."""
     return values.take(pa.array(np.where(there, places, 0), mask=~there))
 
 

@@ -1,4 +1,4 @@
-"""One call of a window function, and its input: rows with their frames, in the order of their partitions."""
+"""One call of a window function, and its input: rows with their frames, ordered by partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CallArguments = Mapping[str, pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """The first rows of the stretches that begin after the start of their partition, and their carried columns."""
+    """The first rows of stretches that begin after the start of their partition, and the columns that they carry."""
 
     rows: Indices
     columns: Sequence[Column]
@@ -29,7 +29,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The rows, the beginning and end of each frame, the arguments of the calls, and the seeds for earlier rows."""
+    """A call's input: the rows, where each frame begins and stops, the arguments, and the seeds for earlier rows."""
 
     rows: Stretches
     first: Indices
@@ -46,7 +46,7 @@ class Given:
         return self.rows.begin, np.arange(1, len(self) + 1)
 
     def counted(self, call: AccumulatorCall) -> tuple[pa.Array | None, Mask]:
-        """Return the argument of an aggregate, and which rows count."""
+        """Return an aggregate's argument, and which rows it counts."""
         counted = np.ones(len(self), np.bool_)
         if call.filter is not None:
             counted = to_mask(self.arguments[call.filter].fill_null(fill_value=False))
@@ -57,8 +57,9 @@ class Given:
 class OverCall:
     """One call: an aggregate as an `AccumulatorCall`, or any other function with the name of its argument.
 
-    `nth` is the position of the row in the frame, or the number of rows that it is away. `default` is the name of the
-    argument to return if there is no such row; None for NULL. `skips`: IGNORE NULLS, rows without a value are skipped.
+    `nth` is the position in the frame of the row to pick, the distance in rows for LAG and LEAD, or the number of tiles
+    for NTILE. `default` is the name of the argument to return if there is no such row; None for NULL. `skips`: whether
+    rows without a value are skipped (IGNORE NULLS).
     """
 
     function: OverFunction
@@ -86,23 +87,23 @@ class OverCall:
 
 
 class Computed(Protocol):
-    """The implementation of one call; `kinds` are the columns that each row carries, as for `packed_columns.unpack`."""
+    """A call's implementation; `kinds` describes the columns that each row carries, as in `packed_columns.unpack`."""
 
     @property
     def kinds(self) -> str:
         """One letter per carried column."""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """Return the result of each row, and the carried columns."""
+        """Return each row's result, and the carried columns."""
 
 
 def totals_of(values: Int64s) -> Int64s:
-    """Return the sum before each row, followed by the total."""
+    """Return the sum of the values before each row, followed by the total."""
     return np.concatenate([np.zeros((1, *values.shape[1:]), np.int64), np.cumsum(values, axis=0)])
 
 
 def replaced(values: pa.Array, rows: Indices, others: pa.Array) -> pa.Array:
-    """Return the values with those at `rows` replaced by others."""
+    """Return the values, with those at `rows` replaced by `others`."""
     if not len(rows):
         return values
     at = np.arange(len(values))

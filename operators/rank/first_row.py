@@ -1,8 +1,9 @@
-"""The first row of each partition of an insert-only input: a rank by ROW_NUMBER from 1 to 1.
+"""First rows: the first row of each partition of an insert-only input, which is the row with ROW_NUMBER 1.
 
-Maintains one row per partition, the least by (order key, arrival, payload), in layout *last write*. An inserted row
-that is not less than the stored row and all other inserted rows has no effect. So a batch looks up its partitions,
-finds the least row of each and writes the new ones. There are no rows to number, and none that could move up.
+Maintains one row per partition, the least by (order key, arrival, payload), in layout *last write*. An inserted row has
+no effect unless it is less than the stored row and all other inserted rows. So for each batch, the operator looks up
+the stored rows of the partitions, finds each partition's least row, and writes the rows that are new. No rows are
+numbered, and no row can move up.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Measure = Callable[[Indices], Int64s]
 
 
 class FirstRowStep(NamedTuple):
-    """Retracted rows with weight -1, and inserted rows with weight 1."""
+    """The changes to first rows: retracted rows with weight -1, and inserted rows with weight 1."""
 
     payload: pa.BinaryArray
     seq: Int64s
@@ -34,7 +35,10 @@ class FirstRowStep(NamedTuple):
 
 
 def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: Ties) -> FirstRowStep:
-    """Apply retracted rows, which are stored, and inserted rows to the arrangement; return the change of its rows."""
+    """Apply retracted and inserted rows to the arrangement, and return the changes to its rows.
+
+    The retracted rows must be stored.
+    """
     stored = arrangement.lookup(np.concatenate([gone.hash, come.hash]))
     before, count = len(stored), len(stored) + len(come)
     hashes = np.concatenate([stored.hash, come.hash, gone.hash])
@@ -58,7 +62,7 @@ def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: 
 
 
 def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
-    """Return the first of these rows in each group; `of` has the group of each row."""
+    """Return the first of these rows in each group; `of` has each row's group."""
     rows, found = rows[np.argsort(of[rows])], []
     for measure in measures:
         same = of[rows][1:] == of[rows][:-1]
@@ -72,7 +76,7 @@ def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
 
 
 def _measures(stored: Entries, come: Entries, ties: Ties) -> Iterator[Measure]:
-    """Yield measures, each of which breaks ties of those before; rows are the stored ones, then the inserted ones."""
+    """Yield measures, each of which breaks the previous ones' ties; stored rows are numbered before inserted rows."""
     sub_key, seq = concat_binary([stored.sub_key, come.sub_key]), np.concatenate([stored.seq, come.seq])
     if lengths(sub_key).any():
         yield lambda rows: order_code(sub_key.take(pa.array(rows))).astype(np.int64)
@@ -83,7 +87,7 @@ def _measures(stored: Entries, come: Entries, ties: Ties) -> Iterator[Measure]:
 
 
 def _least(owner: Indices, numbers: Int64s) -> Mask:
-    """Return which rows have the least number of their group; the rows of a group must be adjacent."""
+    """Return which rows have the least number of their group; a group's rows must be adjacent."""
     starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
     least = np.minimum.reduceat(numbers, starts)
     result: Mask = numbers == np.repeat(least, np.diff(np.append(starts, len(owner))))

@@ -1,12 +1,13 @@
-"""Local top-k: each task drops rows that cannot reach a rank's range before the shuffle.
+"""Local top-k: before the shuffle, each task drops rows that cannot reach a rank's range.
 
-In a task's part of a batch, all but the first few rows of a partition rank after `last` others. They do so in the whole
-partition too, and are not sent. A partition that has a tenth of all rows, or all rows because there is no PARTITION BY,
-then costs a handful of rows from each task. This is valid only if a dropped row can never be needed later: rows are
-only inserted (strategy `append`), or only improve under an identity that they keep (`improving`). In insert-only inputs
-ties are broken by arrival if that is cheap; otherwise all tied rows are sent.
+In a task's part of a batch, all but the first few rows of a partition rank after `last` others. These rows also rank
+after `last` others in the whole partition, so they are not sent. Even if a partition has a tenth of all rows, or all
+rows because there is no PARTITION BY, each task then sends only a few of them. This is valid only if a dropped row can
+never be needed later: either rows are only inserted (strategy `append`), or rows keep their identity and only improve
+(strategy `improving`). In insert-only inputs ties are broken by arrival if that is cheap; otherwise all tied rows are
+sent.
 
-This is the local step of a Top-N as in MapReduce's combiners; Flink SQL has none for streams.
+This is a local step for a Top-N, like a combiner in MapReduce; Flink SQL has no such step for streams.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rowkind.operators.columns.order_code import BITS, order_code
 from rowkind.operators.rank.ranking import Ranking
 
 WORTH = 0.5
-"""The maximum number of rows sent per change for which the step pays, estimated from the number of partitions."""
+"""The step is skipped if it would send more rows than this per inserted row, estimated from the partitions."""
 
 _MOST_PARTITIONS = 1 << (64 - BITS)
 
@@ -33,8 +34,8 @@ def local_top_k(
 ) -> Changes:
     """Return the changes that may affect a bounded rank of strategy `append` or, with an identity, `improving`.
 
-    `identity` returns the unique key's bytes of payloads, as in `RankSpec`. Retractions are kept if the insertion of
-    their identity is kept, or if there is none.
+    `identity` returns the bytes of each payload's unique key, as in `RankSpec`. A retraction is kept if the insertion
+    with the same identity is kept, or if there is none.
     """
     come = np.flatnonzero(changes.weight > 0)
     hashes = changes.hash[come]
@@ -55,7 +56,7 @@ def local_top_k(
 
 
 def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
-    """Return the latest of the rows `come` in each group that has one."""
+    """Return the latest inserted row of each group that has one; `come` are the inserted rows."""
     in_order = come[np.argsort(seq[come], kind="stable")]
     latest = np.full(rows.count, -1)
     latest[rows.ids[in_order]] = in_order
@@ -63,7 +64,7 @@ def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
 
 
 def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
-    """Return which of these rows rank, among them, before the last row of the range or level with it."""
+    """Return which of these rows, ranked among themselves, are tied with the range's last row or rank before it."""
     assert ranking.last is not None, "only a bounded rank has a local top-k"
     of = group(changes.hash[rows], [changes.key.take(pa.array(rows))])
     partition = of.ids.astype(np.uint64) << np.uint64(BITS)
@@ -76,7 +77,7 @@ def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
 
 
 def _place(ranking: Ranking, changes: Changes, rows: Indices) -> Uint64s:
-    """Return numbers of `BITS` bits that never contradict the order of the rows."""
+    """Return a number of `BITS` bits for each row; the numbers never contradict the order of the rows."""
     sub_key = changes.sub_key.take(pa.array(rows))
     if lengths(sub_key).any() or ranking.function != "row_number":
         return order_code(sub_key)

@@ -1,48 +1,48 @@
 """Rank: the rows of each partition whose ROW_NUMBER, RANK or DENSE_RANK is in a range, with or without the numbers.
 
-Maintains, of the multiset of its input's rows, those with first <= number <= last, numbered per partition in the order
-of the order key. An optional further condition on a row and its numbers restricts them further. Numbers by all three
-functions in one order use the same state. For equal order keys, ROW_NUMBER ranks the earlier arrival first (by seq,
-then by payload) or, depending on `ties`, the later one; RANK and DENSE_RANK give equal numbers. One arrangement,
-"rows", in layout *ordered*, stores rows by partition and order key. A deduplication is ROW_NUMBER 1: the first or last
-row by a time, or by arrival if all rows are ties.
+Of the multiset of its input's rows, maintains those with first <= number <= last, numbered within each partition in the
+order of the order key. An optional condition on a row and its numbers restricts the rows further. If a query uses
+several of the three functions with the same order, they share one state. Among equal order keys, ROW_NUMBER ranks the
+earlier arrival first (by seq, then by payload) or, depending on `ties`, the later one; RANK and DENSE_RANK give equal
+numbers. One arrangement, "rows", in layout *ordered*, stores rows by partition and order key. A deduplication is
+ROW_NUMBER 1: the first or last row by a time, or by arrival if all rows are ties.
 
-The walk. The changes are resolved to inserted and retracted rows, and the other relevant rows of the touched partitions
-are looked up. The rows are sorted once and numbered twice, once without the inserted rows and once without the
-retracted ones; the difference is emitted. If the output has no number, a row changes when it enters or leaves the
+Algorithm. The changes are resolved to inserted and retracted rows, and the other relevant rows of the touched
+partitions are looked up. The rows are sorted once and numbered twice, once without the inserted rows and once without
+the retracted ones; the difference is emitted. If the output has no number, a row changes when it enters or leaves the
 result; otherwise it also changes when one of its numbers does.
 
-Without a `last`, every row may be in the result, and a change may renumber every row after it. If numbers beyond some
-point are not distinguished, all of them count as `settled` + 1. The partition is then read up to that point; rows
-beyond it have that number before and after. Otherwise, the whole partition is read for every change.
+Without a `last`, every row may be in the result, and a change may renumber every row after it. If the query does not
+distinguish numbers above `settled`, all of these count as `settled` + 1. The partition is then read only up to that
+point; rows after it have the same number before and after. Otherwise, the whole partition is read for every change.
 
-Strategies, which the plan chooses by its facts about the input:
+There are three strategies. The plan chooses one by what it knows about the input:
 
     append      rows are only inserted. State: rows with number <= last; other rows can never reach the range.
     improving   rows are identified by a unique key, within one partition; an update never increases the order key,
                 and no row is deleted permanently. State: rows with RANK <= last. This holds for ROW_NUMBER too,
                 because an update that keeps the order key may move its row behind its ties. It does not hold for
                 DENSE_RANK, whose numbers decrease when two rows become ties.
-    retract     any change. State: all rows. A partition is read from its first row on, as far as the range and the
-                retracted rows require, and no further. Rows that share an order code are read together, but of very
-                many ties ROW_NUMBER reads only the first. RANK and DENSE_RANK give all ties one number, so they read
+    retract     any change. State: all rows. A partition is read from its first row, only as far as the range and the
+                retracted rows require. Rows with the same order code are read together, but if there are very many
+                ties, ROW_NUMBER reads only the first ones. RANK and DENSE_RANK give all ties one number, so they read
                 all of them. To find a retracted row among ties, the payloads of all ties are compared: 25 ms for a
                 million rows.
 
-A row that was dropped because it could not reach the range cannot be found by a later retraction. With `append` such a
-retraction is unmatched; with `improving` no retraction is ever unmatched.
+A row that was dropped because it could not reach the range cannot be found by a later retraction. With `append`, such a
+retraction is unmatched; with `improving`, no retraction is ever reported as unmatched.
 
 If a partition stores a single row, as with `append` and ROW_NUMBER up to 1, the arrangement is in layout *last write*
-and the walk is `operators.rank.first_row`.
+and `operators.rank.first_row` implements the algorithm.
 
-Expiry. A row is invisible from written_at + TTL on: it is no longer counted, and the rows emitted because of it stay,
-as in Flink. The rows after it move up when something in the partition changes, not before. So with a TTL the numbers of
-the visible rows do not determine what is in the output. Each row's mark records it instead: the number under which the
-row is in the output, 1 if numbers are not emitted, or 0 if it is not in the output. The retraction of an expired row is
-unmatched, regardless of the output that the row caused, as in Flink.
+Expiry. Starting at written_at + TTL, a row is invisible: it is no longer counted, but the rows emitted because of it
+stay in the output, as in Flink. The rows after it move up only when something else in the partition changes. So with a
+TTL the numbers of the visible rows do not determine what is in the output. Each row's mark records it instead: the
+number under which the row is in the output, 1 if numbers are not emitted, or 0 if it is not in the output. The
+retraction of an expired row is unmatched, even if the row is in the output, as in Flink.
 
 Internally, a rewritten row is retracted and inserted. So is a refreshed row, which keeps its arrival number and
-therefore its rank. If it is still in the output under the same number, nothing is emitted, except a refresh if a
+therefore its rank. If the row is still in the output under the same number, nothing is emitted, except a refresh if a
 downstream operator has a TTL.
 """
 
@@ -71,23 +71,23 @@ from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.operators.rank.rows import Candidates, RankOrder, Touched
 
 MARGIN = 8
-"""The number of rows read beyond the range, so that a few retracted rows do not require a second reading."""
+"""The number of rows read beyond the range, so that a few retracted rows do not require a second read."""
 
 Numbers = Mapping[RankFunction, Int64s]
-"""The number of each row by function, 0 if the row is absent."""
+"""Each row's number by each function; 0 if the row is absent."""
 
 _LARGEST_MARK = 127
 
 _ALL = 1 << 48
-"""A bound above every possible number of rows."""
+"""A bound higher than any possible number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankSpec:
     """The specification of a rank, and the input that the plan must provide.
 
-    Changes, all of side 0:
-    - `key`: comparable bytes of the PARTITION BY columns, never null; all NULLs are one partition. Without PARTITION
+    All changes belong to side 0:
+    - `key`: comparable bytes of the PARTITION BY columns, never null; all NULLs form one partition. Without PARTITION
       BY, the same constant in every row.
     - `sub_key`: comparable bytes of the ORDER BY columns, with directions and NULLS FIRST / LAST applied. Empty if all
       rows are ties. The columns need not be in the payload.
@@ -97,20 +97,20 @@ class RankSpec:
       retraction carries the full row that it retracts, so an upsert input must be normalized first.
 
     Fields:
-    - `numbered` makes output rows from payloads and their `numbers`, by default the number of the ranking's own
-      function; None if the query does not use numbers.
-    - `admits` takes payloads and their numbers by the functions in `asked`, for rows in the range, and returns which
-      rows are in the result. It must depend on nothing else, whether the rank is bounded or not.
-    - `bound`: without a `last`, the largest number of each row that `admits` may accept; the same for all rows that a
-      partition ever has.
-    - `identity` returns the unique key's bytes of payloads; only for `improving`. A row must not change its partition
-      while its unique key stays.
-    - `by_seq`: the changes of one row are applied in the order of seq (a source); otherwise each batch is a net
-      multiset of signed rows (an operator).
-    - `counts_unmatched`: retractions that find no row are returned as unmatched.
+    - `numbered` returns output rows, given payloads and their numbers by the functions in `numbers`, by default the
+      ranking's own function. None if the output has no numbers.
+    - `admits` takes the payloads of rows in the range, and their numbers by the functions in `asked`. It returns which
+      of these rows are in the result. Its result must depend on nothing else, whether or not the rank is bounded.
+    - `bound`: if the ranking has no `last`, returns the largest number of each row that `admits` may accept. It must be
+      the same for all rows that a partition ever has.
+    - `identity` returns the bytes of each payload's unique key; only for `improving`. Rows with the same unique key
+      must always be in the same partition.
+    - `by_seq`: whether a row's changes are applied in the order of seq, as from a source. Otherwise each batch is a net
+      multiset of signed rows, as from an operator.
+    - `counts_unmatched`: whether retractions that find no row are returned as unmatched.
     - `ttl_ms`: the TTL in ms. With a TTL and `numbered`, only one number is allowed, up to 127.
-    - `until`: the time until which rows are stored, the same for all rows of a partition; None if rows have no time of
-      their own.
+    - `until`: returns the time until which each row is stored, the same for all rows of a partition. None if the rows'
+      own times do not limit this.
     - `refreshes`: whether a downstream operator has a TTL.
     """
 
@@ -155,21 +155,21 @@ class RankSpec:
 
     @property
     def depth(self) -> int | None:
-        """The number up to which rows must be distinguished; None if all must be."""
+        """The number up to which rows must be distinguished; None if all rows must be."""
         return self.ranking.settled if self.ranking.last is None else self.ranking.last
 
     @property
     def measure(self) -> RankFunction:
-        """The function whose numbers show that all rows up to `depth` have been read, for every relevant function.
+        """The function whose numbers show, for every relevant function, that all rows up to `depth` have been read.
 
-        RANK is certain after as many rows as ROW_NUMBER, because ties are read together.
+        RANK needs no more rows than ROW_NUMBER, because ties are read together.
         """
         matter = self.functions if self.ranking.last is None else (self.ranking.function,)
         return "dense_rank" if "dense_rank" in matter else "row_number"
 
     @property
     def divides_ties(self) -> bool:
-        """Whether ties may be read in part, because the rest have no number that matters."""
+        """Whether it is enough to read some of the ties, because the numbers of the others do not matter."""
         if self.ranking.last is None:
             return self.functions == ("row_number",)
         return self.ranking.function == "row_number"
@@ -177,13 +177,13 @@ class RankSpec:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The operator. Its state is in the stores, not in this object."""
+    """The rank operator. It keeps its state in the stores, not in this object."""
 
     spec: RankSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows, with their TTL in ms."""
+        """The arrangement of the rows, and its TTL in ms."""
         return {"rows": self.spec.ttl_ms}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -232,7 +232,10 @@ class Rank:
         return net_rows(payload, seq, weight, self._again)
 
     def _resolve(self, arrangement: Arrangement, batch: Batch) -> tuple[Resolved, Entries | None]:
-        """Resolve the changes; also return the rows of their keys before the batch if they were looked up."""
+        """Resolve the changes.
+
+        If their keys' rows were looked up, also return these rows as they were before the batch.
+        """
         identity, by_seq = self.spec.identity, self.spec.by_seq
         if identity is None:
             return resolve(arrangement, batch, by_seq=by_seq), None
@@ -241,10 +244,10 @@ class Rank:
         return replace_among(arrangement, batch, stored, identities, by_seq=by_seq), stored
 
     def _read_from_the_top(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Candidates:
-        """Return the candidates of the touched partitions; they include every changed row, at any rank.
+        """Return the candidates of the touched partitions; they include every changed row, whatever its rank.
 
-        Partitions that are still uncertain are read again, four times as far. The loop is over these readings, of all
-        such partitions at once, and not over partitions.
+        Partitions that are still uncertain are read again, four times as far. Each iteration of the loop reads all of
+        these partitions at once.
         """
         firsts = arrangement.firsts(np.concatenate([gone.hash, come.hash]))
         enough = MARGIN + max((int(self._depths(part).max()) for part in (gone, come) if len(part)), default=0)
@@ -258,7 +261,7 @@ class Rank:
             read = touched.filter(within)
             order = self._order(read)
             found = [self._number(read, order), self._beyond(touched.filter(~within))]
-            # Partitions that begin at one place become certain together, or when all of their rows have been read.
+            # Partitions that begin at the same place become certain together, or when all of their rows have been read.
             depths = np.zeros(touched.count, np.int64)
             changes = np.flatnonzero(touched.was != touched.now)
             depths[touched.keys[changes]] = self._depths(touched.entries.take(changes))
@@ -288,7 +291,7 @@ class Rank:
         return self._in_result(touched, before, after, kept)
 
     def _beyond(self, touched: Touched) -> Candidates:
-        """Return the changed rows beyond all rows that must be distinguished."""
+        """Return the changed rows that come after all rows that must be distinguished."""
         far = self._depths(touched.entries) + 1
         before, after = (
             dict.fromkeys(self.spec.functions, np.where(there, far, 0)) for there in (touched.was, touched.now)
@@ -323,13 +326,13 @@ class Rank:
         return np.column_stack([np.where(there, numbers[each], 0) for each in spec.emitted] or [there.astype(np.int64)])
 
     def _depths(self, entries: Entries) -> Int64s:
-        """Return the number up to which rows must be distinguished in the partition of each entry."""
+        """Return, for each entry, the number up to which its partition's rows must be distinguished."""
         if self.spec.bound is not None:
             return np.minimum(self.spec.bound(entries.payload), _ALL)
         return np.full(len(entries), _ALL if self.spec.depth is None else self.spec.depth)
 
     def _uncertain(self, touched: Touched, order: RankOrder, depths: Int64s) -> Mask:
-        """Return which partitions have too few rows, before or after, to be sure that no other row matters."""
+        """Return which partitions may have further relevant rows, because too few rows were read before or after."""
         measure = self.spec.measure
         most = (order.most(measure, there, touched.keys, touched.count) for there in (touched.was, touched.now))
         return np.minimum(*most) < depths
@@ -362,5 +365,5 @@ class Rank:
 
     @property
     def _again(self) -> Indices | None:
-        """If refreshes are needed, only unchanged rows that were rewritten are refreshed; None if they are not."""
+        """An empty array if refreshes are needed, as only unchanged, rewritten rows are refreshed; None otherwise."""
         return np.empty(0, np.int64) if self.spec.refreshes else None

@@ -1,4 +1,4 @@
-"""A ranking: the rows of a partition that a rank selects, as one value from the query down to the operator."""
+"""A ranking: which rows of each partition a rank selects. The query, the plan and the operator share this value."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Strategy = Literal["append", "improving", "retract"]
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The rows whose number within their partition is from `first` to `last`, counted from 1; no upper bound if None.
+    """The rows whose number within their partition is from `first` to `last`.
 
-    `function` assigns the numbers. `ties` says which of equal rows ROW_NUMBER ranks first, by arrival; the other two
-    functions give equal rows equal numbers. `strategy` says which changes the input may have: only insertions,
-    replacements by better rows, or any retractions. Without an upper bound, numbers above `settled` are not
-    distinguished; None if all numbers are.
+    Numbers start at 1; if `last` is None, there is no upper bound. `function` assigns the numbers. `ties` says whether
+    ROW_NUMBER ranks the earliest or the latest arrival first among equal rows; the other two functions give equal rows
+    equal numbers. `strategy` says which changes the input may have: only insertions, replacements by better rows, or
+    any retractions. Without an upper bound, numbers above `settled` are not distinguished; None if all numbers are.
     """
 
     function: RankFunction
@@ -33,10 +33,10 @@ class Ranking:
         assert self.function != "dense_rank" or self.strategy != "improving", "dense ranks shrink when rows improve"
         assert self.last is not None or self.strategy == "retract", "without a bound every row is kept"
         assert self.settled is None or (self.last is None and self.settled >= self.first - 1), (
-            "`settled` excludes `last`, and is at least `first` - 1"
+            "`settled` excludes `last`, and must be at least `first` - 1"
         )
 
     @property
     def takes_one(self) -> bool:
-        """Whether it selects one row of each partition, which makes it a deduplication."""
+        """Whether the ranking selects at most one row per partition, which makes it a deduplication."""
         return self.function == "row_number" and self.last == 1

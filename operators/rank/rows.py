@@ -1,4 +1,4 @@
-"""The arithmetic of a rank over the rows of the touched partitions: their order, and their numbers before and after."""
+"""The order of the touched partitions' rows, and their numbers before and after a batch."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MOST_KEYS = 1 << (64 - order_code.BITS)
 class Candidates:
     """Rows that may be in the range of their partition before or after the batch, each with weight 1.
 
-    - `was` and `now`: whether the row is present before and after; a row that stays is present in both.
-    - `old` and `new`: its numbers before and after if it is in the result, else 0. One column per number in the output,
-      or a single column of 1 if the output has none.
+    - `was` and `now`: whether the row is present before the batch and after it; a row that stays is present in both.
+    - `old` and `new`: its numbers before and after if it is in the result, else 0. There is one column for each number
+      in the output, or a single column of 1 if the output has no numbers.
     - `kept`: whether the row is stored; never true if it is absent after the batch.
     """
 
@@ -85,7 +85,7 @@ class Touched:
         return cls(entries, was, now, ids, int(touched.sum())).filter(touched[groups.ids])
 
     def filter(self, mask: Mask) -> Self:
-        """Return the rows for which `mask` is true, of the same partitions."""
+        """Return the rows for which `mask` is true, with unchanged partition numbers."""
         if mask.all():
             return self
         return type(self)(self.entries.filter(mask), self.was[mask], self.now[mask], self.keys[mask], self.count)
@@ -95,8 +95,8 @@ class Touched:
 class RankOrder:
     """Rows in the order (partition, order key, arrival, payload): their indices, and where partitions and ties begin.
 
-    For each row in this order, `partition` and `tie` have the position of the first row of its partition, and of the
-    rows with the same order key.
+    For each row in this order, `partition` is the position of its partition's first row, and `tie` is the position of
+    the first row with the same order key.
     """
 
     rows: Indices
@@ -146,7 +146,7 @@ class RankOrder:
 
 
 def _place_in_order(keys: Indices, count: int, entries: Entries) -> Uint64s:
-    """Return numbers in the order of (partition, order code)."""
+    """Return a number for each row, in the order of (partition, order code)."""
     code = entries.place & _CODE
     if count > _MOST_KEYS:
         # There are more partitions than the bits above the code can number, so the occurring codes are numbered
@@ -157,7 +157,7 @@ def _place_in_order(keys: Indices, count: int, entries: Entries) -> Uint64s:
 
 
 def _within_ties(place: Uint64s, entries: Entries, ties: Ties) -> tuple[Indices, Int64s]:
-    """Return the order of rows whose places are equal in groups, and the rank of each order key in that order."""
+    """Return the order of rows that form groups with equal places, and each order key's rank in that order."""
     sub_key = byte_ranks(entries.sub_key)
     arrival = entries.seq if ties == "earliest first" else ~entries.seq
     order = np.lexsort((arrival, sub_key, place))

@@ -1,1 +1,1 @@
-"""Joins by time: as-of joins, versions and lookups."""
+"""Joins by time: as-of joins, joins with a table's versions, and lookup joins."""

@@ -1,34 +1,35 @@
-"""As-of join: each left row with the one right row of its key that is nearest in time, in one direction.
+"""As-of join: each left row with the right row of the same key that is nearest in time, in one direction.
 
-Maintains, for a left row at time t, the right row of its key with the greatest time v <= t (or < t; or the least v >=
-t, or > t). Of right rows with equal times, the latest to arrive is taken. An unmatched left row is dropped or
+For a left row at time t, maintains the right row with the same key and the greatest time v <= t (or v < t; or the least
+v >= t, or v > t). Of right rows with equal times, the latest to arrive is taken. An unmatched left row is dropped or
 null-padded. A correction on either side emits exactly the changes that it causes.
 
 The rows of both sides have positions on one line per key. Each left row takes the first right row at or after its own
 position. For `t >= v` a position is the negated time, so that a later position is an earlier time. If the times must
-not be equal, the position of a left row is one higher. So there is only one direction and one comparison.
+not be equal, a left row's position is one higher. So the algorithm needs only one direction and one comparison.
 
     t >= v    left  8   right 9 7 5           left -8             right -9 . -7 -5      it takes 7
 
-The walk. The changes of either side are resolved to inserted and retracted rows. A changed right row affects the left
-rows from after the previous right row's position up to its own; these are read. For all affected left rows, the right
-rows are searched from their positions on, up to the first one that stays (`operators.temporal_join.nearest`). So a left
-row costs a search instead of a reading of its whole key. Then each left row is paired with the row that it found before
-the batch, with weight -1, and with the row that it finds now, with weight +1; equal pairs cancel.
+Algorithm. The changes of either side are resolved to inserted and retracted rows. A changed right row affects the left
+rows after the previous right row's position, up to its own position; these left rows are read. For each affected left
+row, the right rows are searched starting at its position, up to the first one that stays
+(`operators.temporal_join.nearest`). So a left row costs one search, and its key's other rows are not read. Then each
+left row is paired with the row that it found before the batch, with weight -1, and with the row that it finds now, with
+weight +1; equal pairs cancel.
 
 Watermark. A left row is evicted when no right row that it could take can change any more, and a right row when no left
-row that would take it can arrive any more. One of the two follows from the row's own time. The other follows from the
-time of a right row, which may itself be inserted or retracted. Such rows are written with the time until which they are
-kept, and rewritten when that time changes; they expire like other rows (`operators.columns.rowtime`).
+row that would take it can arrive any more. One of these two conditions depends on the row's own time. The other depends
+on the time of a right row, which may later be inserted or retracted. In that case rows are stored with the time until
+which they are kept, and rewritten when that time changes; they expire like other rows (`operators.columns.rowtime`).
 
     t >= v, t > v    left: its own time                 right: the time of the previous row on the line
     t <= v, t < v    left: the time of the row taken    right: its own time
 
-So rows later than the watermark stay on both sides. Of earlier rows, each key keeps its last right row, or the left
-rows that take a right row later than the watermark or none.
+So both sides keep the rows later than the watermark. Of earlier rows, each key keeps either its last right row or those
+left rows that take no right row or one later than the watermark.
 
-Versions (`operators.temporal_join.versions`): the right side may be a table with a key, in its original form, whose
-rows replace each other in the table but remain valid for their own time.
+Versions (`operators.temporal_join.versions`): the right side may be the original changelog of a table with a key. Its
+rows replace each other in the table, but each row remains valid for its own time.
 
 State: arrangements "left" and "right", layout *ordered*, rows by key, with the position as the sub-key.
 """
@@ -59,18 +60,18 @@ from rowkind.operators.temporal_join.versions import ENDS, Deletes, resolve_vers
 _BEGIN = np.iinfo(np.int64).min
 
 Places = Callable[[pa.BinaryArray], Int64s]
-"""Returns the places of rows on the line of their key, from payloads; `NOWHERE` if the time is NULL."""
+"""Returns the rows' positions on their keys' lines, given their payloads; `NOWHERE` if a row's time is NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsofSide:
-    """One input.
+    """The specification of one input of an as-of join.
 
-    - `places`: returns the places of its rows.
-    - `by_seq`: the changes of one row are applied in the order of seq (a source); otherwise each batch is a net
+    - `places`: returns the positions of its rows.
+    - `by_seq`: whether a row's changes are applied in the order of seq, as from a source. Otherwise each batch is a net
       multiset.
-    - `counts_unmatched`: retractions that find no row are returned as unmatched.
-    - `until`: the time when rows are evicted, on the side where their own time decides it.
+    - `counts_unmatched`: whether retractions that find no row are returned as unmatched.
+    - `until`: returns the time when each row is evicted, on the side where a row's own time decides this.
     """
 
     places: Places
@@ -83,12 +84,12 @@ class AsofSide:
 class AsofJoinSpec:
     """The specification of an as-of join. Keys are as for a join; retractions carry the full row that they retract.
 
-    - `right_pad`: the payload that stands for a missing right row, if unmatched left rows are emitted; else None.
-    - `deletes`: the content of the right side's deletes, if it is a table with versions, in its original form; else
+    - `right_pad`: the payload that stands for a missing right row; None if unmatched left rows are dropped.
+    - `deletes`: what the right side's deletes contain, if it is the original changelog of a table with versions; else
       None.
-    - `left_ttl_ms`: the time in ms after which left rows are no longer corrected and stay as they are.
-    - `later_us`: if a watermark evicts rows by the time of a right row, how much later than that time it does so, in
-      microseconds. Places are then times in microseconds, negated if it is right rows that are evicted. None if no
+    - `left_ttl_ms`: the time in ms after which left rows expire. Their results are then no longer corrected.
+    - `later_us`: if a watermark evicts rows by a right row's time, how much later than that time it does so, in
+      microseconds. Positions are then times in microseconds, negated if it is right rows that are evicted. None if no
       watermark applies.
     - `refreshes`: whether a downstream operator has a TTL.
     """
@@ -102,19 +103,19 @@ class AsofJoinSpec:
     refreshes: bool = False
 
     def until(self, side: AsofSide) -> RowTime | None:
-        """Return the time until which rows of a side are stored, as far as it follows from the rows themselves."""
+        """Return the function for the time until which a side's rows are stored, as far as the rows determine it."""
         return side.until if side.until is not None or self.later_us is None else _for_good
 
 
 @dataclass(frozen=True, slots=True)
 class AsofJoin:
-    """The operator. Its state is in the stores, not in this object."""
+    """The as-of join operator. It keeps its state in the stores, not in this object."""
 
     spec: AsofJoinSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows of both inputs, the left ones with their TTL in ms."""
+        """The arrangements and their TTLs in ms: one per input; only left rows may have a TTL."""
         return {"left": self.spec.left_ttl_ms, "right": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -163,7 +164,7 @@ class AsofJoin:
 
 
 def _placed(batch: Batch, side: AsofSide) -> Batch:
-    """Return the batch with the places of its rows as sub-keys."""
+    """Return the batch with its rows' positions as sub-keys."""
     return batch.with_sub_keys(number_bytes.to_bytes(side.places(batch.touched.payload)))
 
 
@@ -175,12 +176,12 @@ def _resolved_versions(
 
 
 def _unmatched(resolved: Resolved, batch: Batch, side: AsofSide) -> Changes:
-    """Return the retractions of an input that found no row, if they are counted."""
+    """Return an input's retractions that found no row; none if they are not counted."""
     return batch.changes.take(resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0])
 
 
 def _for_good(payload: pa.BinaryArray) -> Int64s:
-    """Return the initial time until which rows are stored: indefinitely."""
+    """Return `END` for each row: initially, rows are stored indefinitely."""
     return np.full(len(payload), END, np.int64)
 
 
@@ -196,10 +197,10 @@ def _comes(resolved: Resolved) -> Entries:
 
 @dataclass(frozen=True, slots=True)
 class _RightChange:
-    """The change of the right side: retracted and inserted rows, and their places in order.
+    """The changes to the right side: retracted and inserted rows, and their positions in order.
 
-    A changed place may affect the left rows up to it, from after `before` on, which is the place of the previous right
-    row.
+    A change at a position may affect the left rows after `before`, the previous right row's position, up to and
+    including the changed position.
     """
 
     goes: Entries
@@ -209,7 +210,7 @@ class _RightChange:
 
     @classmethod
     def of(cls, versions: Arrangement, keys: TouchedKeys, right: Resolved) -> _RightChange:
-        """Return the change that these resolved changes make."""
+        """Derive the changed rows and their positions from resolved changes."""
         goes, comes = _goes(right), _comes(right)
         both = Line.of(keys, Entries.concat([goes, comes]))
         around = nearest(versions, keys, both.points, Entries.empty(), backward=True)
@@ -218,7 +219,7 @@ class _RightChange:
         return cls(goes, comes, both.points, before)
 
     def stayed(self, kept: Arrangement, keys: TouchedKeys, left: Resolved) -> Entries:
-        """Return the left rows that stay and may take another right row."""
+        """Return the left rows that stay and may now take a different right row."""
         if not len(self.places):
             return Entries.empty()
         low, high = Points(self.places.key, self.before).places(keys), self.places.places(keys)
@@ -229,7 +230,7 @@ class _RightChange:
         return kept.without(found.filter(self._concerns(keys, found)), -gone.filter(self._concerns(keys, gone)))
 
     def _concerns(self, keys: TouchedKeys, left: Entries) -> Mask:
-        """Return which of these left rows may take another right row."""
+        """Return which of these left rows may now take a different right row."""
         points = Points(keys.find(left), number_bytes.from_bytes(left.sub_key))
         found = self.places.next_of(points)
         return (found >= 0) & (np.append(self.before, 0)[found] < points.at)
@@ -237,7 +238,10 @@ class _RightChange:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The affected left rows: first the retracted ones, then the inserted ones, then those that stay."""
+    """The affected left rows: first the retracted ones, then the inserted ones, then those that stay.
+
+    `goes` and `comes` are the numbers of retracted and inserted rows.
+    """
 
     entries: Entries
     points: Points
@@ -253,7 +257,7 @@ class _Left:
         return cls(entries, points, len(goes), len(comes))
 
     def emission(self, before: Indices, now: Indices, *, padded: bool) -> Emission:
-        """Return the signed pairs, given the right rows that left rows took before the batch and take now."""
+        """Return the signed pairs, given the right row that each left row took before the batch and takes now."""
         index = np.arange(len(self.entries))
         went = np.flatnonzero((index < self.goes) | (index >= self.goes + self.comes))
         came = index[self.goes :]
@@ -265,7 +269,7 @@ class _Left:
         return steps if padded else steps.take(np.flatnonzero(steps.right != PAD))
 
     def written(self, until: Int64s) -> list[Entries]:
-        """Return the entries of inserted rows with their expiry, and of rows that stay and whose expiry changes."""
+        """Return entries for inserted rows with their expiry, and for rows that stay and whose expiry changes."""
         stays = self.goes + self.comes
         changed = stays + np.flatnonzero(until[stays:] != self.entries.written_at[stays:])
         rows = replace(self.entries, written_at=until)
@@ -284,12 +288,15 @@ class _Right:
     def of(
         cls, versions: Arrangement, keys: TouchedKeys, asked: Points, change: _RightChange, *, lets_go: bool
     ) -> _Right:
-        """Read the right rows from these places on; if rows are evicted, also those around a change."""
+        """Read the right rows starting at these positions.
+
+        If right rows are evicted by a watermark, also read the rows around each change.
+        """
         points = [asked, change.places]
         if lets_go:
             points += [Points(change.places.key, at) for at in (change.before, change.places.at + 1)]
         wanted = Points.concat(*points)
-        # A left row without a place finds nothing, and there is nothing before the first place.
+        # A left row without a position finds nothing, and there is nothing before the first position.
         wanted = wanted.filter((wanted.at < NOWHERE) & (wanted.at > _BEGIN))
         stored = nearest(versions, keys, wanted, change.goes)
         now = Entries.concat([versions.without(stored, -change.goes), change.comes])
@@ -297,26 +304,32 @@ class _Right:
 
     @property
     def payload(self) -> pa.BinaryArray:
-        """The payloads of all these rows."""
+        """The payloads of the rows before the batch, followed by those after it."""
         return concat_binary([self.before.entries.payload, self.now.entries.payload])
 
     @property
     def seq(self) -> Int64s:
-        """The arrival numbers of all these rows."""
+        """The arrival numbers of the rows before the batch, followed by those after it."""
         return np.concatenate([self.before.entries.seq, self.now.entries.seq])
 
     def taken(self, points: Points) -> tuple[Indices, Indices]:
-        """Return the rows that left rows at these points took before, and those that they take now; `PAD` for none."""
+        """Return the right rows that left rows at these points took before the batch, and those that they take now.
+
+        `PAD` stands for none.
+        """
         before, now = (_found(line, points) for line in (self.before, self.now))
         return before, np.where(now == PAD, PAD, now + len(self.before.points))
 
     def until(self, taken: Indices, later_us: int) -> Int64s:
-        """Return the time until which left rows that take these rows are stored: `later_us` after the rows' times."""
+        """Return the time until which left rows that take these right rows are stored.
+
+        It is `later_us` after the right rows' times.
+        """
         at = np.append(np.concatenate([self.before.points.at, self.now.points.at]), 0)[taken]
         return np.where(taken == PAD, END, -(-later(at, later_us) // 1000))
 
     def written(self, later_us: int | None) -> list[Entries]:
-        """Return the entries of inserted rows, and of rows whose expiry changes."""
+        """Return entries for inserted rows, and for rows whose expiry changes."""
         if later_us is None or not len(self.change.places):
             return [self.change.comes]
         rows, places = self.now.points, self.change.places
@@ -324,11 +337,11 @@ class _Right:
         concerned = np.isin(np.arange(len(rows)), behind)
         own = places.next_of(rows)
         concerned |= (own >= 0) & (np.append(places.at, 0)[own] == rows.at)
-        # Rows at one place are stored equally long.
+        # Rows at the same position expire at the same time.
         first = rows.next_of(rows)
         concerned = concerned[first]
         before = rows.before(rows)
-        # The end of a key is evicted with the last version that it ends, because no left row takes it.
+        # A key's end is evicted together with the last version that it ends, because no left row takes it.
         until = np.where(self.now.entries.mark == ENDS, -(later(rows.at, -later_us) // 1000), END)
         until = np.where(before >= 0, -(later(rows.at[before], -later_us) // 1000), until)
         changed = np.flatnonzero(concerned & (until != self.now.entries.written_at))
@@ -337,6 +350,6 @@ class _Right:
 
 
 def _found(line: Line, points: Points) -> Indices:
-    """Return the row that each point finds, or `PAD` if there is none or it is the end of the key."""
+    """Return the row that each point finds; `PAD` if it finds none, or the end of its key."""
     found = line.points.next_of(points)
     return np.where(np.append(line.entries.mark, ENDS)[found] == ENDS, PAD, found)

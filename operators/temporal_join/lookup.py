@@ -1,16 +1,16 @@
-"""Lookup join: each left row with the right rows that its key has when it arrives, which are not revised afterwards.
+"""Lookup join: each left row with the right rows that its key has when the left row arrives; results are not revised.
 
-An unmatched left row is dropped or null-padded. Changes of the right side apply to the left rows of the same batch.
-Later changes of the right side do not change results that were emitted. So the result depends on the time of arrival,
-as for any join by processing time.
+An unmatched left row is dropped or null-padded. Changes to the right side apply to the left rows of the same batch.
+Later changes to the right side do not affect results that have been emitted. So the result depends on when rows arrive,
+as in any join by processing time.
 
 Retracting a left row retracts the results that were emitted when it arrived. So if the left side may retract, each left
-row is stored with the right rows that it met. If left rows are only inserted, none are stored. A left row that is
-retracted and inserted again within a batch keeps the right rows that it met.
+row is stored with the right rows that it matched. If left rows are only inserted, none are stored. A left row that is
+retracted and inserted again within a batch keeps the right rows that it matched.
 
-State: arrangement "right", the right rows by key. Arrangement "left", if needed, layout *multiset*: the left rows by
-key, with a list of the payloads that each has met, or the pad (the null-padded right row), as the sub-key. The list is
-empty if the left row was dropped.
+State: arrangement "right" stores the right rows by key. Arrangement "left", if needed, stores the left rows by key in
+layout *multiset*. Its sub-key is a list of the right payloads that the left row matched. If there were none, the list
+has only the pad (the null-padded right row), or is empty if the left row was dropped.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from rowkind.operators.join.input import Side
 from rowkind.operators.operator import Output
 
 _WIDTH = 4
-"""The width of a length, in bytes."""
+"""The size of a length prefix, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupJoinSpec:
     """The specification of a lookup join. Keys are as for a join.
 
-    - `right_pad`: the payload that stands for a missing right row, if unmatched left rows are emitted; else None.
-    - `left_by_seq`: the changes of one left row are applied in the order of seq (a source).
-    - `left_only_comes`: left rows are never retracted.
+    - `right_pad`: the payload that stands for a missing right row; None if unmatched left rows are dropped.
+    - `left_by_seq`: whether a left row's changes are applied in the order of seq, as from a source.
+    - `left_only_comes`: whether left rows are never retracted.
     - `refreshes`: whether a downstream operator has a TTL.
     """
 
@@ -59,13 +59,13 @@ class LookupJoinSpec:
 
 @dataclass(frozen=True, slots=True)
 class LookupJoin:
-    """The operator. Its state is in the stores, not in this object."""
+    """The lookup join operator. It keeps its state in the stores, not in this object."""
 
     spec: LookupJoinSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The right rows with their TTL in ms, and the left rows if they may be retracted."""
+        """The arrangements and their TTLs in ms: the right rows and, if they may be retracted, the left rows."""
         right = {"right": self.spec.right.ttl_ms}
         return right if self.spec.left_only_comes else {"left": None, **right}
 
@@ -106,7 +106,7 @@ class LookupJoin:
         )
 
     def _met(self, left: Changes, right: Entries) -> pa.BinaryArray:
-        """Return the right rows that each left row meets, in the stored form. Raises `BatchTooLarge`."""
+        """Return the right rows that each left row matches, as a packed list. Raises `BatchTooLarge`."""
         keys = TouchedKeys.of(left)
         of_right = keys.find(right)
         right, of_right = (
@@ -128,7 +128,7 @@ class LookupJoin:
     def _emitted(
         self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int
     ) -> Emitted:
-        """Return left rows with the right rows that they met; the last `again` are refreshes.
+        """Return left rows joined with the right rows that they matched; the last `again` left rows are refreshes.
 
         Raises `BatchTooLarge`.
         """
@@ -142,17 +142,17 @@ class LookupJoin:
 
 
 def _with_what_they_met(left: Resolved) -> Resolved:
-    """Return the same, except that rows that are retracted and inserted again keep the right rows that they met."""
+    """Return the same changes; rows that are retracted and inserted again keep the right rows that they matched."""
     goes, comes = left.refreshed.weight < 0, left.refreshed.weight > 0
-    # Both are in the same order.
+    # The retracted and the inserted rows are in the same order.
     old, new = left.refreshed.filter(goes), left.refreshed.filter(comes)
     return replace(left, refreshed=Entries.concat([old, replace(new, sub_key=old.sub_key)]))
 
 
 def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
-    """Join values into lists; list i has the values from `bounds[i]` up to `bounds[i + 1]`.
+    """Join values into lists; list i has the values from `bounds[i]` to before `bounds[i + 1]`.
 
-    Each value is prefixed with its length, in four bytes, little-endian.
+    Each value is preceded by its length as a four-byte little-endian integer.
     """
     widths = fixed_width(lengths(values).astype("<u4"), _WIDTH, len(values))
     written = pc.binary_join_element_wise(widths, values, b"") if len(values) else binary(())
@@ -162,7 +162,7 @@ def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
 
 
 def _members_of(lists: pa.BinaryArray) -> tuple[Indices, pa.BinaryArray]:
-    """Return the values of lists, one list after the other, and the list of each value."""
+    """Return the index of the list of each value, and the values of all lists, one list after the other."""
     starts = starts_of(lists)
     data = np.frombuffer(lists.buffers()[2] or b"", np.uint8)
     owner, at, ends = np.arange(len(lists)), starts[:-1], starts[1:]

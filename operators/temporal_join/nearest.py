@@ -1,11 +1,13 @@
-"""Nearest rows: for points on the lines of some keys, the next row of the key or the previous one.
+"""Nearest rows: the rows just after or just before given points on their keys' lines.
 
-Rows are in an arrangement of layout *ordered* whose sub-key is a number (`columns.number_bytes`), the row's position on
-the line of its key. A *place* in the arrangement is the 64-bit position of an entry in the order of a run. It consists
-of bits of the key's hash and of the sub-key. Each point costs a search: a few entries of each run are read from the
-point on. More are read only if these have cancelled out, will be retracted, or belong to another key that shares the
-places. Points that lie close together share their readings: each reads only up to the next point, and uses the next
-point's result if it finds nothing.
+The rows are in an arrangement of layout *ordered* whose sub-key is a number (`columns.number_bytes`): the row's
+position on its key's line. A *place* is the 64-bit position of an entry in the order of a run. It consists of bits of
+the key's hash and of the sub-key.
+
+Each point costs one search, which reads a few entries of each run, starting at the point. More entries are read only if
+these have cancelled out, will be retracted, or belong to another key with the same places. Points that are close
+together share what is read: each point reads only up to the next one, and uses the next point's result if it finds
+nothing itself.
 """
 
 from __future__ import annotations
@@ -24,20 +26,23 @@ from rowkind.operators.columns.grouping import distinct
 from rowkind.operators.columns.hashing import hash64
 
 _FEW = 2
-"""The number of entries of a run that are read first; a rewritten version is two entries and one that cancels."""
+"""The number of entries of each run that are read first.
+
+A rewritten version has two entries, and a third one that cancels one of them.
+"""
 
 NOWHERE = 1 << 62
-"""The number of a row that has no position on its line; no row is found there or after it."""
+"""The position of rows whose time is NULL; no row is found at or after it."""
 
 LAST_PLACE = NOWHERE - 2
-"""The position of all times from the year 148,000 on; the first position is equally far in the other direction."""
+"""The last position, shared by all times after about the year 148,000; the first is equally far back."""
 
 _FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points on the lines of keys: for each, the number of its key (`key`) and its position on the line (`at`)."""
+    """Points on keys' lines: the number of each point's key (`key`) and its position on the line (`at`)."""
 
     key: Indices
     at: Int64s
@@ -55,16 +60,22 @@ class Points:
         return Points(self.key[mask], self.at[mask])
 
     def places(self, keys: TouchedKeys) -> Uint64s:
-        """Return the places of the points in an arrangement."""
+        """Return the points' places in an arrangement."""
         sub_key = number_bytes.to_bytes(self.at)
         return places("ordered", keys.hash[self.key], sub_key, sub_key)
 
     def next_of(self, points: Points) -> Indices:
-        """Return for each of `points` the first of these (ordered) points at or after it in its key; -1 if none."""
+        """Return, for each of `points`, the first of these points with the same key at or after it; -1 for none.
+
+        These points must be ordered.
+        """
         return self._of_same_key(_beside(self, points, backward=False), points)
 
     def before(self, points: Points) -> Indices:
-        """Return for each of `points` the last of these (ordered) points before it in its key; -1 if none."""
+        """Return, for each of `points`, the last of these points with the same key before it; -1 for none.
+
+        These points must be ordered.
+        """
         return self._of_same_key(_beside(self, points, backward=True), points)
 
     def _of_same_key(self, found: Indices, points: Points) -> Indices:
@@ -73,7 +84,10 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Rows by key and position; of rows at one position, the latest to arrive comes first, and only it counts."""
+    """Rows ordered by key and position.
+
+    Of rows at the same position, the latest to arrive is first, and only it counts.
+    """
 
     entries: Entries
     points: Points
@@ -82,14 +96,17 @@ class Line:
     def of(cls, keys: TouchedKeys, entries: Entries) -> Line:
         """Return the rows of these keys in order."""
         key, at = keys.find(entries), number_bytes.from_bytes(entries.sub_key)
-        # Arrival numbers are equal if a row was expanded into several; their payload hashes then decide.
+        # If a row was expanded into several, their arrival numbers are equal, and their payload hashes decide.
         order = np.lexsort((hash64(entries.payload), ~entries.seq, at, key))
         order = order[key[order] >= 0]
         return cls(entries.take(order), Points(key[order], at[order]))
 
 
 def _beside(rows: Points, points: Points, *, backward: bool) -> Indices:
-    """Return the row after or before each point, in any key; -1 for none. At one position, points come before rows."""
+    """Return the row after each point, or before it if `backward`, in any key; -1 for none.
+
+    At the same position, points come before rows.
+    """
     count = len(points)
     is_row = np.repeat([False, True], [count, len(rows)])
     order = np.lexsort((is_row, np.concatenate([points.at, rows.at]), np.concatenate([points.key, rows.key])))
@@ -103,10 +120,10 @@ def _beside(rows: Points, points: Points, *, backward: bool) -> Indices:
 
 
 def nearest(rows: Arrangement, keys: TouchedKeys, points: Points, less: Entries, *, backward: bool = False) -> Entries:
-    """Return the live rows from each point on, at least up to the first of its key that is not in `less`.
+    """Return the live rows starting at each point, at least up to its key's first row that is not in `less`.
 
-    Rows at a point itself count. If `backward`, return the rows before each point; `less` must then be empty. The
-    result may have further rows, and rows of other keys.
+    A row exactly at a point is included. If `backward` is set, return the rows before each point instead; `less` must
+    then be empty. The result may include further rows, and rows with other keys.
     """
     if not len(points):
         return Entries.empty()
@@ -124,9 +141,9 @@ def nearest(rows: Arrangement, keys: TouchedKeys, points: Points, less: Entries,
 
 @dataclass(frozen=True, slots=True)
 class _Intervals:
-    """Disjoint intervals of places in order, which begin at points or, if `backward`, end there.
+    """Disjoint intervals of places, in order. Each begins at a point or, if `backward` is set, ends at one.
 
-    `own` is the interval of each point. `enough` is the number of entries to read of a run.
+    `own` is the index of each point's interval. `enough` is the number of entries of each run to read.
     """
 
     low: Uint64s
@@ -137,7 +154,10 @@ class _Intervals:
 
     @classmethod
     def of(cls, at: Uint64s, *, backward: bool) -> _Intervals:
-        """Make intervals from each of these places up to the next one, or to the end of its key."""
+        """Return the intervals from each of these places to the next one, or to the end of its key.
+
+        If `backward` is set, they reach to the previous place or to the beginning of the key.
+        """
         edge = distinct(at)
         key = edge & UPPER_ORDERED
         low, high = edge, edge
@@ -151,14 +171,14 @@ class _Intervals:
 
     @property
     def nowhere(self) -> np.uint64:
-        """A place that is farther from the points than any row: the last one, or the first one with `backward`."""
+        """A place farther from the points than any row: the last place or, if `backward` is set, the first."""
         return np.uint64(0) if self.backward else ~np.uint64(0)
 
     def short(self, reach: Uint64s, found: Uint64s) -> Indices:
-        """Return the intervals of which more must be read until the rows found at these places are known to be nearest.
+        """Return the intervals that must be read further to know that the rows found at these places are the nearest.
 
-        That is known once everything up to the found place has been read. The first interval of the key that has not
-        been read to its end decides it.
+        This is known once everything up to the found place has been read. It depends on the key's first interval that
+        has not been read to its end.
         """
         count = len(self.low)
         number, key = np.arange(count), self.low & UPPER_ORDERED
@@ -172,7 +192,7 @@ class _Intervals:
         return np.unique(open_[(open_ >= 0) & ~within])
 
     def longer(self, which: Indices) -> _Intervals:
-        """Return the same intervals; four times as many entries are read of `which`."""
+        """Return the same intervals, with four times as many entries to read in the intervals `which`."""
         enough = self.enough.copy()
         enough[which] *= 4
         return replace(self, enough=enough)

@@ -1,16 +1,16 @@
-"""Versions: the row that a table with a key has for each key at any time, in an arrangement of layout *ordered*.
+"""Versions: for each key of a table, the row that is valid at any given time, in an arrangement of layout *ordered*.
 
-An inserted row is a version of its key from its time on. It replaces a version with the same time and no other. The old
-row of an update is ignored. A delete ends the key at its own time, which is the time of the row that it carries. From
-then on the key has no row, up to the next version. The end of a key is stored as a version with a mark, even if no
-version that it ends is known: that version may arrive later.
+An inserted row is its key's version starting at the row's time. It replaces only a version with the same time. The old
+row of an update is ignored. A delete ends its key at the delete's own time, which is the time of the row that it
+carries. From that time until the next version, the key has no row. The end of a key is stored as a version with a mark,
+even if the version that it ends is unknown, because that version may arrive later.
 
-A delete that carries only its key has no time of its own. It ends the key where the newest version that arrived before
-it begins, or at the time that was assigned to it on its way, if that is later (`service.execute.delete_times`). If
-there is no such version, the delete is ignored.
+A delete that carries only its key has no time of its own. It ends the key at the start of the newest version that
+arrived before the delete. If an upstream step has assigned a later time to the delete, it ends the key at that time
+(`service.execute.delete_times`). If there is no such version, the delete is ignored.
 
-The changes are those that the table sent, in the order of seq. So the versions depend only on the changes and their
-order, and not on how they are cut into batches.
+Changes are applied as the table sent them, in the order of seq. So the versions depend only on the changes and their
+order, and not on how the changes are split into batches.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from rowkind.operators.columns.hashing import mix
 from rowkind.operators.temporal_join.nearest import NOWHERE, Line, Points, nearest
 
 Deletes = Literal["with rows", "by key", "by key, timed"]
-"""The content of a table's deletes: the row, the key alone, or the key and a time at which the key ends."""
+"""What a table's deletes contain: the row, the key alone, or the key and a time at which the key ends."""
 
 ENDS = 1
-"""The mark of a version that ends its key: from its time on the key has no row."""
+"""The mark of a version that ends its key: starting at its time, the key has no row."""
 
 _LAST = np.iinfo(np.int64).min
 _FIRST = np.iinfo(np.int64).max
@@ -44,9 +44,9 @@ _FIRST = np.iinfo(np.int64).max
 def resolve_versions(
     rows: Arrangement, keys: TouchedKeys, of_key: Indices, changes: Changes, deletes: Deletes
 ) -> Resolved:
-    """Resolve changes of the keys `of_key` to versions, which are ordered from the latest to the first.
+    """Resolve changes of the keys `of_key` to versions, which are ordered from the latest to the earliest.
 
-    The sub-key of a version is the position of its time in that order. A delete whose time is NULL is treated as one by
+    A version's sub-key is the position of its time in that order. A delete whose time is NULL is treated as a delete by
     key.
     """
     at = number_bytes.from_bytes(changes.sub_key)
@@ -61,7 +61,7 @@ def resolve_versions(
         own = np.minimum(latest, at) if deletes == "by key, timed" else latest
         at = np.where(undated, own, at)[known]
         said, key, ends = said[known], key[known], ends[known]
-    # Of several changes of one version, the last one counts.
+    # If several changes concern the same version, the last one counts.
     groups = group(mix(key.astype(np.uint64), at.view(np.uint64)), (key, at))
     last = np.empty(groups.count, np.int64)
     last[groups.ids] = np.arange(len(said))
@@ -70,9 +70,9 @@ def resolve_versions(
 
 
 def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -> Int64s:
-    """Return for each change the position of its key's latest version so far, stored or earlier in the batch.
+    """Return, for each change, the position of its key's latest version so far, stored or earlier in the batch.
 
-    The end of a key is one of its versions, and ending a key twice changes nothing.
+    A key's end counts as one of its versions, so ending a key twice changes nothing.
     """
     new = np.append(True, key[1:] != key[:-1])
     first, number = np.flatnonzero(new), np.cumsum(new) - 1
@@ -80,8 +80,8 @@ def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -
     line = Line.of(keys, nearest(rows, keys, points, Entries.empty()))
     found = line.points.next_of(points)
     stored = np.where(found >= 0, np.append(line.points.at, _FIRST)[found], _FIRST)
-    # The running minimum in each key: the numbers are shifted so that those of each key are below all of the previous
-    # one.
+    # For a running minimum within each key, the numbers are shifted so that each key's numbers are below those of
+    # the previous key.
     levels, rank = np.unique(np.minimum(comes, stored[number]), return_inverse=True)
     base = number * len(levels)
     latest: Int64s = levels[np.minimum.accumulate(rank - base) + base]
@@ -89,7 +89,7 @@ def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -
 
 
 def _replaced(rows: Arrangement, come: Entries) -> Resolved:
-    """Resolve new versions against the stored ones with the same times."""
+    """Resolve new versions against the stored versions with the same keys and times."""
     stored = rows.at(come.place)
     none = np.empty(0, np.int64)
     if not len(stored):

@@ -1,32 +1,34 @@
 """Sessions: the rows of a partition, each with the start of its session and, if requested, the session's end.
 
-Maintains every row of the input with its start. The start is the time of the first row in the chain of rows up to this
-one in which each row is at most `gap` after the one before. An inserted row may merge two sessions, and a retracted row
-may split one. The rows of the later part then have another start: they are retracted and inserted again. If rows also
-have an end, it is the last time of their session plus the gap, and all rows of the session are emitted again when it
-moves. Otherwise a consumer takes the largest time of the rows with one start, and adds the gap.
+Maintains every input row with the start of its session. The start is the time of the first row in a chain of rows that
+leads to this one, in which each row is at most `gap` after the previous one. An inserted row may merge two sessions,
+and a retracted row may split one. The rows of the later part then get a different start: they are retracted and
+inserted again. If rows also have an end, the end is their session's last time plus the gap, and all rows of the session
+are emitted again when it changes. Otherwise, a consumer computes the end: the largest time of the rows with the same
+start, plus the gap.
 
     gap 5            1   3       9  10          a session of 1 and 3, and one of 9 and 10
     7 is inserted    1   3   7   9  10          one session: 9 and 10 are emitted again, with start 1
 
-The walk. The start of a row depends only on the rows before it. So the rows are read from one gap before a change; the
-first of them that is not after the change shows which session they all belong to. Reading continues until a row whose
-start has not changed, or a gap. The distance to it is unknown, so each reading goes twice as far as the one before; at
-most one session is read, even if its key has very many rows. With ends, each row records how far its session goes, and
-the whole session is read at once.
+Algorithm. A row's start depends only on the rows before it. So reading begins one gap before a change; the first row
+found there, if it is not after the change, shows which session these rows belong to. Reading continues up to a row
+whose start has not changed, or up to a gap. The distance is unknown, so each read goes twice as far as the previous
+one. At most one session is read, even if its key has very many rows. With ends, each row records how far its session
+extends, and the whole session is read at once.
 
-State: arrangement "rows", layout *ordered*, stores all rows by partition. The sub-key has the time and the window of
-the row (its start and, if requested, its end) as bytes that compare as the numbers do. All rows of a partition with one
-time have the same window, so a retraction, which has only the time, finds its row. With a TTL, an expired row no longer
-exists for rows that arrive later. Existing rows stay in their session until a row before them changes or, with ends,
-any row of the session.
+State: arrangement "rows", layout *ordered*, stores all rows by partition. The sub-key has the row's time and its window
+(the start and, if requested, the end) as bytes that compare in the same order as the numbers. All rows of a partition
+with the same time have the same window, so a retraction, which has only the time, can find its row. With a TTL, rows
+that arrive later do not see an expired row. Existing rows stay in their session until a row before them changes or,
+with ends, any row of the session.
 
-By a watermark W, a session has ended when its last time plus the gap is before W, or plus a longer time if rows may be
-late. No row is added to an ended session: a row that arrives within the gap begins a new session. A row whose own time
-is that far before W is late and does not reach this operator. So no change reaches further back than a gap before that
-time, and older rows are evicted, even those of a session that continues. With ends, the rows of a continuing session
-would be emitted again with another end. So all rows of a session are stored until it has ended, and none afterwards.
-(These are Flink's sessions, which are purged when they end, for inputs that retract.)
+With a watermark W, a session has ended when its last time plus the gap is before W. If rows may be late, a longer time
+is added instead of the gap. No row is added to an ended session: a row that arrives within the gap begins a new
+session. A row whose own time is that far before W is late and does not reach this operator. So no change reaches
+further back than one gap before that time, and older rows are evicted, even those of a session that continues. With
+ends, the rows of a continuing session would be emitted again with another end. So in that case all rows of a session
+are stored until the session has ended, and none afterwards. (The semantics are those of Flink's sessions, which are
+purged when they end, extended to inputs that retract rows.)
 """
 
 from __future__ import annotations
@@ -65,17 +67,18 @@ from rowkind.operators.time.session_spans import (
 class SessionSpec:
     """The specification of a session. Every retraction carries the full row that it retracts.
 
-    - `gap`: the maximum distance between adjacent rows of a session, in the unit of `times`, which returns the time of
-      payloads.
+    - `gap`: the maximum distance between adjacent rows of a session, in the unit of `times`.
+    - `times`: returns the times of payloads.
     - `ends`: whether rows also have the end of their session.
-    - `started` makes output rows from payloads and their starts, and their ends if requested.
-    - `by_seq`: the changes of one row are applied in the order of seq (a source); otherwise each batch is a net
-      multiset of signed rows (an operator).
-    - `counts_unmatched`: retractions that find no row are returned as unmatched.
-    - `until`: the time when a row may be evicted by a watermark, in ms: a gap after the end of its session, if it is
-      the last row. None if there is no watermark, and if `open` and `ends` determine the time.
+    - `started`: returns output rows, given payloads and their starts, and their ends if requested.
+    - `by_seq`: whether a row's changes are applied in the order of seq, as from a source. Otherwise each batch is a net
+      multiset of signed rows, as from an operator.
+    - `counts_unmatched`: whether retractions that find no row are returned as unmatched.
+    - `until`: returns the time, in ms, when a watermark may evict each row, as if it were the last row of its session:
+      one gap after the session's end. None if there is no watermark, or if `open` and `ends` determine the time.
     - `open`: how long after its last time a session accepts rows, in the unit of `times`: the gap, or longer if rows
-      may be late. None if no watermark ends sessions. One ms has `ticks` of that unit.
+      may be late. None if no watermark ends sessions.
+    - `ticks`: the number of units of `times` in one ms.
     - `refreshes`: whether a downstream operator has a TTL.
     """
 
@@ -93,24 +96,24 @@ class SessionSpec:
 
     @property
     def width(self) -> int:
-        """The number of numbers in a window."""
+        """How many numbers a window consists of."""
         return 1 + self.ends
 
     @property
     def goes_whole(self) -> bool:
-        """Whether a watermark evicts whole sessions when they have ended, instead of single rows by their own time."""
+        """Whether a watermark evicts whole sessions once they have ended, instead of single rows by their own time."""
         return self.ends and self.open is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The operator. Its state is in the stores, not in this object."""
+    """The session operator. It keeps its state in the stores, not in this object."""
 
     spec: SessionSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows, with their TTL in ms."""
+        """The arrangement of the rows, and its TTL in ms."""
         return {"rows": self.spec.ttl_ms}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -152,16 +155,16 @@ class Session:
         )
 
     def _read(self, rows: Arrangement, keys: TouchedKeys, spans: SessionSpans) -> tuple[SessionSpans, SessionRows]:
-        """Read the rows in the spans; with ends, extend the spans to all sessions that have rows in them."""
+        """Read the rows in the spans; with ends, first extend the spans to all sessions that have rows in them."""
         stored = spans.read(rows, keys, self.spec.width)
         if self.spec.ends:
-            # At most one repetition, except for sessions from which a TTL has removed rows in between.
+            # This repeats at most once, except for sessions from whose middle a TTL has removed rows.
             while not (longer := spans.with_sessions(stored, self.spec.gap)).are(spans):
                 spans, stored = longer, longer.read(rows, keys, self.spec.width)
         return spans, stored
 
     def _until_ended(self, entries: Entries) -> Entries:
-        """Return the entries, stored until their session has ended if whole sessions are evicted."""
+        """Return the entries; if whole sessions are evicted, they expire when their session has ended."""
         spec = self.spec
         if not spec.goes_whole or spec.open is None:
             return entries
@@ -173,7 +176,7 @@ class Session:
     ) -> _Moved:
         """Return the rows that stay and whose window changes, and the inserted rows with their windows.
 
-        Each round of the loop reads further, for all partitions in which it is not yet known where the changes end.
+        Each iteration of the loop reads further, in all partitions in which it is not yet known where the changes end.
         """
         spec = self.spec
         found: list[_Moved] = []
@@ -199,7 +202,7 @@ class Session:
     def _ended(self, stored: SessionRows, rows: SessionRows, now: int) -> Mask:
         """Return which of these rows belong to ended sessions, according to the rows `stored` before the batch.
 
-        If the last row of a session lies beyond the rows read, it is later than any change.
+        If a session's last row is beyond the rows that were read, it is later than any change.
         """
         spec = self.spec
         if spec.open is None or now <= BEGINNING:
@@ -211,13 +214,13 @@ class Session:
 
 
 def _for_good(payload: pa.BinaryArray) -> Int64s:
-    """Return the initial time until which rows are stored: indefinitely."""
+    """Return `END` for each row: initially, rows are stored indefinitely."""
     return np.full(len(payload), END, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Rows that lose their window, and rows that get a new one or are inserted."""
+    """Rows with the windows that they lose, and the same rows and inserted rows with their new windows."""
 
     before: Entries
     after: Entries
@@ -227,7 +230,7 @@ class _Moved:
 class _Chain:
     """The rows of some spans in the order of time, with their windows before the batch and after it.
 
-    `unsure` says for which spans the rows after them may also have other starts.
+    `unsure` marks the spans after which further rows may also get a different start.
     """
 
     rows: SessionRows
@@ -238,7 +241,7 @@ class _Chain:
 
     @classmethod
     def of(cls, spans: SessionSpans, stays: SessionRows, comes: SessionRows, ended: Mask, gap: int) -> _Chain:
-        """Return the chain of inserted rows and rows that stay, some of them in sessions that have `ended`."""
+        """Return the chain of the rows that stay and of inserted rows; `ended` marks staying rows of ended sessions."""
         rows = SessionRows(
             Entries.concat([stays.entries, comes.entries]),
             *(np.concatenate([getattr(part, name) for part in (stays, comes)]) for name in ("key", "time", "window")),
@@ -277,7 +280,7 @@ class _Chain:
 
 
 def _lasts(begins: Mask, times: Int64s) -> Int64s:
-    """Return for each row the time of the last row of its group; `begins` marks the first row of each group."""
+    """Return, for each row, the time of its group's last row; `begins` marks each group's first row."""
     found: Int64s = np.append(times[np.flatnonzero(begins)[1:] - 1], times[-1:])[np.cumsum(begins) - 1]
     return found
 

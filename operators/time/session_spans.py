@@ -1,7 +1,7 @@
-"""The rows of sessions around changes: spans of time, the rows in them, and the sessions of these rows.
+"""Spans of time around changes, the rows in these spans, and the rows' sessions.
 
-The **window** of a row describes its session: the start and, if requested, the end. It is stored in the sub-key of the
-row, after the row's time.
+A row's **window** describes its session: the start and, if requested, the end. It is stored in the row's sub-key, after
+the row's time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SessionRows:
 
     @property
     def start(self) -> Int64s:
-        """The start of the session of each row."""
+        """The start of each row's session."""
         found: Int64s = self.window[:, 0]
         return found
 
@@ -68,15 +68,15 @@ class SessionSpans:
 
     @classmethod
     def around(cls, keys: Indices, times: Int64s, gap: int) -> SessionSpans:
-        """Make spans of one gap before and after each of these times."""
+        """Return spans that reach one gap before and one gap after each of these times."""
         order = np.lexsort((times, keys))
         key, time = keys[order], times[order]
         return cls(key, later(time, -gap), later(time, gap), time, time).merged()
 
     def merged(self) -> SessionSpans:
-        """Merge spans that meet."""
+        """Return the spans, with those that meet merged."""
         highs, rank = np.unique(self.high, return_inverse=True)
-        # The running maximum of ends in each partition: numbers of a later partition exceed all those before.
+        # For a running maximum within each partition, a later partition's numbers exceed all previous ones.
         base = self.key * len(highs)
         reached = highs[np.maximum.accumulate(base + rank) - base]
         begin = np.flatnonzero(np.append(True, (self.key[1:] != self.key[:-1]) | (self.low[1:] > reached[:-1])))
@@ -89,11 +89,14 @@ class SessionSpans:
         return SessionSpans(self.key[mask], self.low[mask], self.high[mask], self.first[mask], self.last[mask])
 
     def longer(self, which: Mask, width: int) -> SessionSpans:
-        """Return all spans, those of `which` extended at their end by `width`."""
+        """Return all spans, with the end of those in `which` extended by `width`."""
         return replace(self, high=np.where(which, later(self.high, width), self.high)).merged()
 
     def with_sessions(self, rows: SessionRows, gap: int) -> SessionSpans:
-        """Return all spans, extended to the whole sessions of the rows in them, whose windows have ends."""
+        """Return all spans, extended to the whole sessions of the rows in them.
+
+        The rows' windows must have ends.
+        """
         span, low, high = self.hold(rows), self.low.copy(), self.high.copy()
         np.minimum.at(low, span, rows.window[:, 0])
         np.maximum.at(high, span, rows.window[:, 1] - gap)
@@ -101,7 +104,7 @@ class SessionSpans:
         return SessionSpans(self.key[order], low[order], high[order], self.first[order], self.last[order]).merged()
 
     def are(self, others: SessionSpans) -> bool:
-        """Whether these spans equal the others, from which they were extended."""
+        """Return whether these spans equal the others, from which they were extended."""
         return np.array_equal(self.low, others.low) and np.array_equal(self.high, others.high)
 
     def are_of(self, keys: Indices) -> Mask:
@@ -113,7 +116,7 @@ class SessionSpans:
         return np.isin(self.key, keys)
 
     def hold(self, rows: SessionRows) -> Indices:
-        """Return the number of the span that contains each row, -1 for none."""
+        """Return the index of the span that contains each row; -1 for none."""
         count = len(self.key)
         order = np.lexsort(
             (
@@ -141,7 +144,7 @@ class SessionSpans:
 
 
 def window_at(stored: SessionRows, keys: Indices, times: Int64s) -> Int64s:
-    """Return the windows of the stored rows of these partitions at these times, 0 if there are none."""
+    """Return the windows of stored rows with these partitions and times; 0 if there are none."""
     both = (np.concatenate([stored.key, keys]), np.concatenate([stored.time, times]))
     groups = group(mix(both[0].astype(np.uint64), both[1].view(np.uint64)), both)
     window = np.zeros((groups.count, stored.window.shape[1]), np.int64)
@@ -157,7 +160,7 @@ def sessions_of(rows: SessionRows, others: SessionRows) -> Groups:
 
 
 def sub_keys(times: Int64s, windows: Int64s) -> pa.BinaryArray:
-    """Return a marker, the times and the windows as bytes that compare as the numbers do."""
+    """Return a marker, the times and the windows as bytes that compare in the same order as the numbers."""
     numbers = np.column_stack([times, windows])
     octets = np.ones((len(times), 1 + 8 * numbers.shape[1]), np.uint8)
     octets[:, 1:] = (numbers ^ _SIGN).astype(">i8").view(np.uint8)
@@ -165,7 +168,7 @@ def sub_keys(times: Int64s, windows: Int64s) -> pa.BinaryArray:
 
 
 def windows_of(entries: Entries, width: int) -> Int64s:
-    """Return the windows in the sub-keys of entries."""
+    """Return the windows in the entries' sub-keys."""
     return _numbers(entries.sub_key, width)[1]
 
 

@@ -1,7 +1,7 @@
 """Stamp: each row with the time of its batch, which is SQL's processing time as a column.
 
-Nothing is stored. So the input must be insert-only: a retraction would need the time that its row was given. The time
-of a batch is logged before the batch is processed, so that a replay gives the same times.
+The operator stores nothing. So its input must be insert-only: a retraction would need the time that its row was given.
+A batch's time is logged before the batch is processed, so a replay gives the same times.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The operator. `timed` appends a time to each row, in microseconds since the epoch. Raises `BatchTooLarge`.
+    """The stamp operator. `timed` appends a time to each row, in microseconds since the epoch. Raises `BatchTooLarge`.
 
-    The input is an append changelog. A refresh names a row by its content, which now would have another time, so
-    refreshes are dropped here.
+    The input is an append changelog. A refresh identifies a row by its content, which would now have a different time,
+    so refreshes are dropped here.
     """
 
     timed: Callable[[pa.BinaryArray, Int64s], pa.BinaryArray]
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """Nothing is stored."""
+        """No arrangements, because nothing is stored."""
         return {}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:

@@ -1,18 +1,18 @@
-"""Temporal filter: the rows of its input whose time has come and has not passed.
+"""Temporal filter: the input rows whose start time has been reached and whose end time has not.
 
 Each row determines when it enters the result and when it leaves it. So the only state is a **timer queue** (arrangement
-"agenda") with the next time-driven event of each row. A row that is not in the result yet has an entry at its
-beginning; a row that will leave has an entry at its end; other rows have none.
+"agenda") with the next time-driven event of each row. A row that is not in the result yet has an entry at its start
+time; a row that will leave the result has an entry at its end time; other rows have none.
 
-The walk. The due entries are removed from the timer queue; rows that begin are emitted and rows that end are retracted.
-Then every change of the batch whose row is in the result now is passed on, and the row's next event is queued. The due
-entries are one range of the arrangement, which is ordered by time: an entry's *place*, its 64-bit position in the order
-of a run, has the time in its upper bits. (These are Materialize's temporal filters, with an ordered state instead of a
-timer per row as in Flink.)
+Algorithm. The due entries are removed from the timer queue; rows that start are emitted and rows that end are
+retracted. Then each change of the batch is passed on if its row is in the result now, and the row's next event is
+queued. The due entries are one range of the arrangement, which is ordered by time: an entry's *place*, its 64-bit
+position in the order of a run, has the time in its upper bits. (These are Materialize's temporal filters, with ordered
+state instead of a timer per row as in Flink.)
 
-The operator has three uses. By the clock, it implements `WHERE ts > NOW() - INTERVAL …`: rows leave without any input.
-By a watermark, it buffers rows until they are final, and then emits each once, in the order of time. The latter also
-implements sorting by time.
+The operator has three uses. Driven by the clock, it implements `WHERE ts > NOW() - INTERVAL …`: rows leave without any
+input. Driven by a watermark, it buffers rows until they are final, and then emits each row once, in the order of time.
+The latter also implements sorting by time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rowkind.operators.columns.rowtime import END, RowTime
 from rowkind.operators.operator import Output
 
 _SPREAD = 15
-"""The bits that distinguish rows of one ms, so that some of them can be found and released separately."""
+"""The number of bits that distinguish rows of the same ms, so that some of them can be released separately."""
 
 _EARLIEST = -(1 << 48)
 _LATEST = (1 << 48) - 1
@@ -48,8 +48,8 @@ _BEGINS, _ENDS = 0, 1
 def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
     """Return the places of these times, in ms, in a timer queue; times long after the year 9999 are near its end.
 
-    A time from `-END` on back has place 0, which even the initial clock has reached. A time from `END` on never comes:
-    it has the last place, which no clock reaches.
+    Times at or before `-END` have place 0, which even the initial clock has reached. Times at or after `END` are never
+    reached: they have the last place.
     """
     ms = (np.where(times < END, np.clip(times, _EARLIEST, _LATEST - 1), _LATEST) - _EARLIEST).astype(np.uint64)
     found = (ms << np.uint64(_SPREAD)) | (hash64(payload) >> np.uint64(64 - _SPREAD))
@@ -69,11 +69,11 @@ def time_at(place: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TemporalFilterSpec:
-    """The times at which rows enter and leave the result; None for no such bound.
+    """The times at which rows enter and leave the result; None if there is no such time.
 
-    The input is an exact changelog. `most`: the approximate number of due rows that a batch releases, the others follow
-    in the next batches; None for all. The end of time, which no batch follows, releases all of them. `refreshes`:
-    whether a downstream operator has a TTL. `whole`: all rows that are due at one time, in ms, are released in one
+    The input is an exact changelog. `most`: the approximate number of due rows that a batch releases; the others follow
+    in the next batches. None for no limit. The end of time, which no batch follows, releases all of them. `refreshes`:
+    whether a downstream operator has a TTL. `whole`: whether all rows that are due in the same ms are released in one
     batch.
     """
 
@@ -86,13 +86,13 @@ class TemporalFilterSpec:
 
 @dataclass(frozen=True, slots=True)
 class TemporalFilter:
-    """The operator. Its state is in the stores, not in this object. It raises no errors."""
+    """The temporal filter operator. It keeps its state in the stores, not in this object. It raises no errors."""
 
     spec: TemporalFilterSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The timer queue."""
+        """The arrangement of the timer queue, which has no TTL."""
         return {"agenda": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -129,7 +129,7 @@ class TemporalFilter:
         )
 
     def _due(self, agenda: Arrangement, now: int) -> tuple[Entries, np.uint64]:
-        """Return the entries that a batch releases at this time, in order, and the place up to which they are due."""
+        """Return the entries that this batch releases, in order, and the place up to which they are due."""
         reached = last_place(now)
         due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if self.spec.most is not None and now < END and len(due) > self.spec.most:
@@ -165,11 +165,11 @@ class _Stay:
         return (self.comes <= reached) & (reached < self.goes)
 
     def waits(self, reached: np.uint64) -> Mask:
-        """Return which rows will enter the result."""
+        """Return which rows will enter the result later."""
         return (self.comes > reached) & self.begins & (self.comes < self.goes)
 
     def entries(self, payload: pa.BinaryArray, waits: Mask, stays: Mask) -> tuple[Indices, Entries]:
-        """Return the entries of waiting rows at their beginning and of present rows at their end, and their indices."""
+        """Return indices and entries of waiting rows, at their start time, and of present rows, at their end time."""
         at = np.concatenate([np.flatnonzero(waits), np.flatnonzero(stays)])
         mark = np.repeat(np.array([_BEGINS, _ENDS], np.int8), [waits.sum(), stays.sum()])
         place = np.where(mark == _BEGINS, self.comes[at], self.goes[at])
@@ -184,7 +184,7 @@ def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:
 
 
 def _surplus(agenda: Arrangement, entries: Entries) -> Mask:
-    """Return the entries that retract something absent from the timer queue; of equal ones, the latest."""
+    """Return the entries that retract something that is not in the timer queue; of equal entries, the latest."""
     goes = np.flatnonzero(entries.weight < 0)
     if not len(goes):
         return np.zeros(len(entries), np.bool_)

@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001 - Spark's own file systems are available only through its gateway
-"""The checkpoint of one query: Spark's logs of its batches, its state, and how both are repaired.
+"""The checkpoint of one query: Spark's logs of its batches, its state, and the repair of both.
 
-Spark records in `offsets` where a batch begins and ends before the batch runs, and in `commits` that it has ended.
-`state` has the operators' state, by batch and partition.
+Before a batch runs, Spark records in `offsets` where the batch begins and ends. Afterwards, Spark records in `commits`
+that the batch has ended. `state` has the operators' state, by batch and partition.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Checkpoint(Notes):
     """The checkpoint of one query, as used by this run of the job."""
 
     def mend(self) -> list[str]:
-        """Remove Spark's last writes if a crash of the machine has damaged them, so that the batch is repeated.
+        """Remove Spark's last writes if a machine crash has damaged them, so that the batch is repeated.
 
-        An unfinished move of state to other partitions (`repartition`) is undone. A lost commit marker is recovered by
-        repeating the batch. Lost offsets are planned again, or replayed if any part of the batch was written
-        (`service.checkpoint.replay`). Returns the removed files.
+        An unfinished move of the state to other partitions (`repartition`) is undone. A lost commit marker is recovered
+        by repeating the batch. Lost offsets are planned again, or replayed if any part of the batch was written
+        (`service.checkpoint.replay`). Return the removed files.
 
         Raises:
-            CheckpointTornError: The checkpoint's owner is no longer known.
+            CheckpointTornError: Spark's file with the checkpoint's id is missing or damaged.
             CheckpointFolderError: The folder cannot be read or written.
         """
         with self._files() as files:
@@ -61,29 +61,29 @@ class Checkpoint(Notes):
                 raise CheckpointTornError(self.folder, "Spark's file `metadata` is missing or damaged")
             for name in removed:
                 files.delete(self._child(name), False)
-            # Spark's number of partitions is right if a crash prevented the update of the metadata.
+            # If a crash prevented the update of the metadata, Spark's number of partitions is the correct one.
             contents = self.contents()
             if contents is not None and whole and (tasks := self._tasks(files, whole[-1])) != contents.parallelism:
                 self._write(files, replace(contents, parallelism=tasks))
         return removed
 
     def repartition(self, tasks: int, told: Told) -> None:
-        """Move the state to `tasks` partitions. No batch may be in progress. A killed move is undone.
+        """Move the state to `tasks` partitions. No batch may be in progress. An interrupted move is undone later.
 
-        `told` receives the numbers of finished tasks and of all tasks. Spark records the move as a batch of its own.
+        `told` receives the numbers of finished tasks and of all tasks. Spark records the move as a separate batch.
         Raises CheckpointFolderError.
         """
         with self._files() as files:
             contents = self.contents()
             assert contents is not None, "the checkpoint was claimed"
-            # A query without operators has no state, and Spark would fail instead of moving none.
+            # A query without operators has no state, and Spark would fail because there is nothing to move.
             if self._numbers(files, "commits") and files.exists(self._child("state")):
                 with tasks_told(self._spark, told):
                     self._spark._streamingCheckpointManager.repartition(self.folder, tasks)
             self._write(files, replace(contents, parallelism=tasks))
 
     def settle(self) -> None:
-        """Update the absolute paths in Spark's metadata on state, because the folder may have been moved.
+        """Update the absolute paths in Spark's state metadata, because the folder may have been moved.
 
         Raises CheckpointFolderError.
         """
@@ -97,32 +97,32 @@ class Checkpoint(Notes):
                     self._put(files, name, after)
 
     def identity(self) -> str:
-        """Return Spark's id of the checkpoint, or "" before there is one. Raises CheckpointFolderError."""
+        """Return the id that Spark gave to the checkpoint, "" if there is none yet. Raises CheckpointFolderError."""
         with self._files() as files:
             return str((self._json(files, self._child("metadata")) or {"id": ""})["id"])
 
     def is_strange(self, last: Progress) -> bool:
-        """Whether a run from another checkpoint, later than all runs recorded here, has written `last`.
+        """Return whether `last` was written from another checkpoint, by a later run than all runs recorded here.
 
         Raises CheckpointFolderError.
         """
         return self.identity() not in {"", last.checkpoint} and last.run > max(self.runs(), default="")
 
     def back(self) -> int | None:
-        """Undo the last ended batch, because its state is damaged; return the batch, or None if that is impossible.
+        """Undo the last ended batch, because its state is damaged. Return the batch, or None if this is impossible.
 
-        Batches begun after it are undone too; if parts of them are written, they are replayed. Raises
-        CheckpointFolderError.
+        Later batches that have begun are undone too. They are replayed if any part of them was written.
+        Raises CheckpointFolderError.
         """
         with self._files() as files:
             ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
             if not ended or ended[-1] not in begun or (ended[-1] > 0 and ended[-1] - 1 not in begun):
                 return None
-            # Moved state can be derived only from the state as it was read, so a move is not repeated.
+            # Moved state can be derived only from the state before the move, so a move is not repeated.
             if self._moves(files, [batch for batch in begun if batch <= ended[-1]]):
                 return None
             batch = ended[-1]
-            # The last one first, so that the remaining batches are consecutive at any time.
+            # Delete the last one first, so that the remaining batches are consecutive at any time.
             for later in reversed(begun[begun.index(batch) + 1 :]):
                 files.delete(self._child(f"offsets/{later}"), False)
             self._drop_state(files, batch)
@@ -130,14 +130,14 @@ class Checkpoint(Notes):
             return batch
 
     def undo(self) -> None:
-        """Undo the last batch that was begun and has not ended. Raises CheckpointFolderError."""
+        """Undo the last batch, which has begun but not ended. Raises CheckpointFolderError."""
         with self._files() as files:
             (batch,) = self._numbers(files, "offsets")[-1:]
             self._drop_state(files, batch)
             files.delete(self._child(f"offsets/{batch}"), False)
 
     def last(self) -> Offset | None:
-        """Return the end of the last batch that was begun; None before the first one. Raises CheckpointFolderError."""
+        """Return the end of the last batch that has begun, None if there is none. Raises CheckpointFolderError."""
         with self._files() as files:
             begun = self._numbers(files, "offsets")
             if not begun:
@@ -145,8 +145,7 @@ class Checkpoint(Notes):
             name = f"offsets/{begun[-1]}"
             end = self._end(files, name)
             if end.number < 0:
-                # An earlier release logged it. In that release, numbers and times of batches were in Spark's part of
-                # the log.
+                # An earlier release logged the batch. Batch numbers and times were then in Spark's part of the log.
                 contents = self.contents()
                 assert contents is not None, "the checkpoint was claimed"
                 *kept, _ = self._text(files, self._child(name)).splitlines()
@@ -156,13 +155,13 @@ class Checkpoint(Notes):
             return end
 
     def rests(self) -> bool:
-        """Whether every batch that was begun has ended. Raises CheckpointFolderError."""
+        """Return whether every batch that has begun has also ended. Raises CheckpointFolderError."""
         with self._files() as files:
             ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
             return ended[-1:] == begun[-1:]
 
     def position(self) -> Offset | None:
-        """Return where the last ended batch ends; None before the first one. Raises CheckpointFolderError."""
+        """Return the end of the last ended batch, None if there is none. Raises CheckpointFolderError."""
         with self._files() as files:
             ended = self._numbers(files, "commits")
             if not ended:
@@ -172,8 +171,8 @@ class Checkpoint(Notes):
     def copy(self, to: str, told: Told = lambda *_: None) -> int:
         """Copy everything needed to continue from the last ended batch, and return the number of that batch.
 
-        Spark may be running meanwhile, and may delete old files. `told` receives the number of copied files and of all
-        files.
+        Spark may be running at the same time, and may delete old files. `told` receives the numbers of copied files and
+        of all files.
 
         Raises:
             SavepointError: No batch has ended yet.
@@ -184,8 +183,8 @@ class Checkpoint(Notes):
             if not ended:
                 raise SavepointError(f"the checkpoint {self.folder} has no completed batch yet: try again later")
             found = self._names(files)
-            # The blobs of a snapshot are written before the snapshot is. A blob that is new since the first listing may
-            # belong to a snapshot in it.
+            # A snapshot's blobs are written before the snapshot itself. A blob that appeared after the first listing
+            # may belong to a snapshot in that listing.
             blobs = {name for name in self._names(files) if "/SSTs/" in name}
             target = self._jvm.org.apache.hadoop.fs.Path(to)
             there = target.getFileSystem(self._hadoop)
@@ -199,7 +198,7 @@ class Checkpoint(Notes):
             return ended[-1]
 
     def _drop_state(self, files: Any, batch: int) -> None:
-        """Delete the state written from this batch on: on a local disk Spark does not overwrite existing files."""
+        """Delete the state of this and later batches. Spark does not overwrite existing files on a local disk."""
         for each in files.globStatus(self._child("state/*/*/[0-9]*.*")) or ():
             version = str(each.getPath().getName()).partition(".")[0]
             # State versions are one ahead of batches: version 1 follows batch 0.
@@ -207,24 +206,24 @@ class Checkpoint(Notes):
                 files.delete(each.getPath(), False)
 
     def _undo_move(self, files: Any, batch: int) -> None:
-        """Undo a batch in which state was to be moved."""
+        """Undo a batch that was meant to move state."""
         self._drop_state(files, batch)
-        # These files say from which batch on an operator has how many partitions.
+        # These files record an operator's number of partitions, starting at a batch.
         for each in files.globStatus(self._child(f"state/*/_metadata/v2/{batch}")) or ():
             files.delete(each.getPath(), False)
         files.delete(self._child(f"offsets/{batch}"), False)
 
     def _moves(self, files: Any, begun: Sequence[int]) -> bool:
-        """Whether the last of these batches moves state to other partitions."""
+        """Return whether the last of these batches moves state to other partitions."""
         return len(begun) > 1 and len({self._tasks(files, batch) for batch in begun[-2:]}) > 1
 
     def _tasks(self, files: Any, batch: int) -> int:
-        """Return the number of partitions of the state in a batch."""
+        """Return the state's number of partitions in a batch."""
         _, kept, *_ = self._text(files, self._child(f"offsets/{batch}")).splitlines()
         return int(json.loads(kept)["conf"][_PARTITIONS])
 
     def _whole(self, files: Any, name: str) -> bool:
-        """Whether a log file is complete: a version, and one or more lines of JSON."""
+        """Return whether a log file is complete, with a version and one or more lines of JSON."""
         version, *lines = self._text(files, self._child(name)).splitlines() or [""]
         try:
             return version.startswith("v") and bool([json.loads(line) for line in lines])
@@ -232,7 +231,7 @@ class Checkpoint(Notes):
             return False
 
     def _end(self, files: Any, name: str) -> Offset:
-        """Return the end of a batch from its log file: Spark's version, Spark's metadata and a line per source."""
+        """Return the end of a batch from its log file, which has Spark's version and metadata and a line per source."""
         return Offset.from_json(json.loads(self._text(files, self._child(name)).splitlines()[-1]))
 
 
@@ -255,7 +254,7 @@ _AFTER_A_BATCH = re.compile(r"state/\d+/\d+/(?:.*/)?(\d+)\.\w+")
 
 
 def _version(name: str) -> int:
-    """Return the batch of a log file, or the batch that led to a state file; -1 for files of all batches."""
+    """Return the batch to which a log file or state file belongs, -1 if the file belongs to all batches."""
     if found := _OF_A_BATCH.fullmatch(name):
         return int(found[1])
     found = _AFTER_A_BATCH.fullmatch(name)

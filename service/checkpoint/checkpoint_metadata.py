@@ -1,4 +1,4 @@
-"""The metadata of a checkpoint, `rowkind.json`, by which a changed job is recognized."""
+"""The metadata of a checkpoint, `rowkind.json`, with which changes to the job are detected."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Self
 from rowkind.service.plan.fingerprint import Fingerprint, differences
 
 VERSION = 1
-"""A compatibility promise: later releases read everything written under a version (`tests.upgrade`). If an operator's
-state has changed since, they recognize that by the version, and `--upgrade` rebuilds the state.
+"""A compatibility promise: later releases can read everything that was written with a version (`tests.upgrade`). If an
+operator's state format has changed since then, the release detects this by the version, and `--upgrade` rebuilds the
+state.
 """
 
 _UNKNOWN = (
@@ -23,21 +24,21 @@ _UNKNOWN = (
 class Contents:
     """The metadata of a checkpoint.
 
-    - `version`: of the format of this metadata and of the operators' state. Another version of the state is another
-      plan.
-    - `sinks`: the fingerprint of each. `shards`, `levels`: the numbers of shards and of stages.
-    - `parallelism`: the number of partitions that hold the shards. `service.checkpoint.rescale` changes it.
-    - `exchange`: rows are shuffled before they are written. `atomic`: one task writes all of them. A batch that was
+    - `version`: the version of the formats of this metadata and of the operators' state. If the version of the state
+      differs, so does the plan.
+    - `sinks`: each sink's fingerprint. `shards`, `levels`: the numbers of shards and of stages.
+    - `parallelism`: the number of partitions that contain the shards. `service.checkpoint.rescale` changes it.
+    - `exchange`: rows are shuffled before they are written. `atomic`: a single task writes all rows. A batch that was
       written in part is completed by the other tasks, so each row must be in the same task again.
-    - `views`: the views that are planned on their own, each with the positions of the columns that are stored.
+    - `views`: the views that are planned separately, each with the positions of its stored columns.
     - `states`: the state name of each operator, by `<sink>.<node>`.
-    - `ahead`: by how much Spark's batch numbers are behind the numbers under which batches are written. A batch
+    - `ahead`: by how much the numbers under which batches are written exceed Spark's batch numbers. A batch that was
       repeated only for its state may have replaced several.
     - `release`: the version of Rowkind that planned the query, empty if not recorded. `asked`: the job digest of each
       sink (`service.checkpoint.job_digest`).
     - `excused`: rows that are left out if an expression fails on them (`service.checkpoint.skip`).
-    - `filling`: if not empty, the state is being filled while the result topics already hold rows. The topics that
-      receive the result until then have names that end with this token (`service.checkpoint.cut_over`).
+    - `filling`: if not empty, the query fills its state while the result topics already have rows. Until then, the
+      result is written to temporary topics whose names end with this token (`service.checkpoint.cut_over`).
     """
 
     sinks: Mapping[str, Fingerprint]
@@ -57,7 +58,7 @@ class Contents:
 
     @classmethod
     def of(cls, note: Mapping[str, Any]) -> Self:
-        """Return the metadata of a note, written by any version."""
+        """Return the metadata from a file's content, written by any version."""
         # In early versions each partition was a shard.
         return cls(**{"shards": note["parallelism"], **note, "excused": tuple(note.get("excused", ()))})
 
@@ -78,19 +79,19 @@ class Contents:
 
     @property
     def planned_by(self) -> tuple[list[str], dict[str, frozenset[int]]]:
-        """The inputs for planning a query with this checkpoint: its sinks, and the views planned on their own."""
+        """The inputs for planning a query with this checkpoint: its sinks, and its separately planned views."""
         return list(self.sinks), {view: frozenset(columns) for view, columns in self.views.items()}
 
     def changes(self, before: Self, sink: str) -> tuple[str, ...]:
-        """Return how a sink's plan differs, one line per fact.
+        """Return the differences in a sink's plan, one line per fact.
 
-        If a version of Rowkind changed the plan, the first line says so.
+        If a different version of Rowkind caused the change, the first line says so.
         """
         lines = differences(before.sinks[sink], self.sinks[sink])
         return (*self._planned_otherwise(before, sink), *lines) if lines else ()
 
     def differs(self, before: Self) -> list[str]:
-        """Return all facts that differ, after the sinks whose plan a version of Rowkind has changed."""
+        """Return all facts that differ. The sinks whose plans were changed by a version of Rowkind come first."""
         changed = [sink for sink in self.sinks if sink in before.sinks and self.changes(before, sink)]
         told = [f"{sink}: {line}" for sink in changed for line in self._planned_otherwise(before, sink)]
         return [*told, *differences(before.facts, self.facts)]
@@ -108,8 +109,8 @@ class Contents:
     def after(self, before: Self) -> Self:
         """Return this metadata merged with that of the existing checkpoint, `before`.
 
-        The checkpoint may have more stages or a final shuffle, from sinks that are gone or whose plan was deeper. State
-        names and the number of partitions are kept.
+        The checkpoint may have more stages or a final shuffle, from sinks that were removed or whose plans were deeper.
+        State names and the number of partitions are kept.
         """
         return replace(
             self,

@@ -1,13 +1,13 @@
-"""Replaces an old query by a new one whose result topics already hold rows.
+"""Replaces an old query with a new one whose result topics already have rows.
 
-If the new query wrote from the start, every row of a retract topic would be there twice. So the query first **fills**
-its state: it reads its topics, and writes its result to a separate topic for each sink, which has no other readers. It
-reads what there was when it began, at least as far as the old query ever read. Then the result topics are updated to
-the same rows by the difference (`service.checkpoint.difference`), in one transaction. From then on the query writes to
-them itself.
+If the new query wrote to these topics from the start, every row of a retract topic would be in it twice. So the query
+first **fills** its state: it reads its source topics, and writes its result to a separate topic for each sink, which
+has no other readers. It reads up to the topics' ends at the time it began, which is at least as far as the old query
+ever read. Then the difference is written to the result topics in one transaction, so that they have the same rows
+(`service.checkpoint.difference`). After that, the query writes to the result topics itself.
 
-The checkpoint's metadata says that the query is filling. This mark is removed after the difference was written. A run
-that is killed before that continues to fill, and compares again.
+The checkpoint's metadata says that the query is filling. This mark is removed after the difference has been written. If
+a run is killed before that, the next run continues to fill, and compares the topics again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger("rowkind")
 
 @dataclass(frozen=True)
 class Amount:
-    """What a query reads to fill its state: the number of rows, and the topics `begun` that cannot be read in full."""
+    """How much a query reads to fill its state: the number of rows, and the topics `begun` that are incomplete."""
 
     rows: int
     begun: tuple[str, ...]
 
     @classmethod
     def of(cls, graph: Graph, kafka: KafkaSettings) -> Self:
-        """Compute the amount from the brokers' current offsets. Raises ChangelogError."""
+        """Return the amount, computed from the brokers' current offsets. Raises ChangelogError."""
         cluster = Cluster(kafka)
         begin = initial(cluster, starts(graph.scans)).at
         ends = cluster.ends(begin)
@@ -53,14 +53,14 @@ class Amount:
 
     @property
     def lacking(self) -> str:
-        """What a rebuild would lack; empty if nothing."""
+        """A text that says which records a rebuild would lack; empty if it would lack none."""
         if not self.begun:
             return ""
         return f"not all records of {', '.join(self.begun)} can be read again: some were deleted, or `start` skips them"
 
     @property
     def warning(self) -> str:
-        """A warning about topics that cannot be read in full; empty if there are none."""
+        """A warning about topics that cannot be read completely; empty if there are none."""
         if not self.begun:
             return ""
         return f"{self.lacking}, so the results lose the rows that were computed from the other records"
@@ -68,7 +68,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class CutOver:
-    """The cut-over of one query. It runs as `filling` until its state is full, and as `at` afterwards."""
+    """The cut-over of one query. The query runs as `filling` until its state is full, and as `at` afterwards."""
 
     graph: Graph
     checkpoint: Checkpoint
@@ -76,7 +76,7 @@ class CutOver:
     at: Deployment
 
     def begin(self) -> Deployment:
-        """Create the topics needed for filling, and return how the query runs while it fills. Raises ChangelogError."""
+        """Create the topics needed for filling, and return the deployment for filling. Raises ChangelogError."""
         kafka, job = self.at.connection.kafka, self.at.job
         results = Cluster(kafka).topics(sink.topic for sink in self.graph.sinks).partitions
         wanted = []
@@ -92,7 +92,7 @@ class CutOver:
         return self.filling
 
     def end(self) -> None:
-        """Update the result topics to the query's result. Raises ChangelogError."""
+        """Update the result topics so that they equal the query's result. Raises ChangelogError."""
         spec = writer(self.graph, self.at)
         take_over(spec)
         wanted = {sink.name: self.filling.topic(sink) for sink in self.graph.sinks}

@@ -1,11 +1,12 @@
 """Writes the difference between result topics and their wanted content, in one transaction.
 
-A query that has filled its state again has written its whole result to a separate topic for each sink. Two topics are
-compared row by row as stored in Kafka, partition by partition. Upsert topics are compared by the last value of each
-key, all others by the number of occurrences of each row. A row written under another schema is compared as it would be
-under the present one, and retracted as it was written. DuckDB sorts and counts, on disk if memory is short.
+A query that has filled its state again has written its complete result to a separate topic for each sink. This topic
+and the result topic are compared row by row as stored in Kafka, partition by partition. Upsert topics are compared by
+each key's last value, all others by the number of times each row occurs. A row that was written with another schema is
+converted to the current schema for the comparison, but retracted as it was written. DuckDB sorts and counts, on disk if
+memory is short.
 
-Repeating this after a failure is harmless: rows already in the topics are no longer part of the difference.
+Repeating this after a failure is harmless: rows that are already in the topics are no longer part of the difference.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ _UPSERT = """
     WHERE old.value IS DISTINCT FROM new.value OR (new.value IS NOT NULL AND key IN (FROM moved))
     ORDER BY new.value IS NOT NULL
 """
-"""If the topic got more partitions, a key may have rows in two. The row in the wrong partition is deleted first, and
-the other row is written again after it, for consumers that keep rows by key alone.
+"""If the topic has gained partitions, a key may have rows in two partitions. The row in the wrong partition is deleted
+first. The other row is then written again, for consumers that keep rows by key alone.
 """
 
 _SIGNED = """
@@ -98,14 +99,14 @@ class _Change:
 def write_difference(
     spec: WriterSpec, wanted: Mapping[str, str], transactional_id: str, registry: Registry
 ) -> dict[str, int]:
-    """Write to the topic of each sink the difference from its `wanted` topic, given by the sink's name.
+    """Write to each sink's topic the difference from its `wanted` topic, and return the number of records by sink.
 
-    Everything is written in one transaction. Returns the number of records written, by sink. No other process may write
-    to these topics meanwhile.
+    `wanted` has topics by sink name. Everything is written in one transaction. No other process may write to the sinks'
+    topics at the same time.
 
     Raises:
         AppendOnlyError: Rows would have to be retracted from an append topic.
-        UnfitTopicError: A topic holds records of another form.
+        UnfitTopicError: A topic has records that do not fit its sink.
         ChangelogError: Kafka cannot read or write as required.
     """
     producer: Any = Producer(transactional_settings(spec.kafka, transactional_id, _TRANSACTION_MS))
@@ -126,7 +127,7 @@ def write_difference(
     except KafkaException as error:
         raise translate(error, servers(spec.kafka), "writing the difference to the result topics") from None
     except RowkindError:
-        # Otherwise readers of the topics would wait for the end of the transaction.
+        # Without this, readers of the topics would wait until the transaction times out.
         with suppress(KafkaException):
             producer.abort_transaction(ANSWER_SECONDS)
         raise
@@ -134,7 +135,7 @@ def write_difference(
 
 
 def _difference(kafka: KafkaSettings, sink: SinkSpec, wanted: str, registry: Registry) -> Iterator[_Change]:
-    """Yield the records that the topic of a sink lacks. Old rows of a key precede new ones."""
+    """Yield the records that a sink's topic lacks. A key's old rows precede its new rows."""
     with (
         tempfile.TemporaryDirectory(prefix="rowkind-") as folder,
         duckdb.connect(str(Path(folder, "records"))) as found,
@@ -196,7 +197,7 @@ def _take(
 
 
 def _under(schema: int, values: pa.BinaryArray, registry: Registry) -> pa.BinaryArray:
-    """Return framed values under one schema. Values of another schema are converted if they can be read with it."""
+    """Return framed values with the same schema. A value with another schema is converted if possible."""
     framed = split(values)
     for number, other in enumerate(framed.schemas):
         if other is None or other == schema:

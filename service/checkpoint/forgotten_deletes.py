@@ -1,8 +1,9 @@
 """Deletes that compaction may have removed from a source topic while the job was not running.
 
 Compaction keeps a tombstone for the topic's `delete.retention.ms`. A job that reads the topic later finds neither the
-row nor its deletion, so the row stays in state and results. The topic does not show this. So a start reports where it
-may have happened: records were written since the job last read, and it last read longer ago than tombstones are kept.
+row nor its deletion, so the row stays in state and results. The topic does not show that this happened. So a starting
+job reports the topics where it may have happened: topics with new records that the job last read longer ago than
+tombstones are kept.
 """
 
 from __future__ import annotations

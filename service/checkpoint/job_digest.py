@@ -1,8 +1,8 @@
-"""The digest of a sink in the job file. It distinguishes a plan changed by a Rowkind version from a changed query.
+"""The digest of a sink in the job file. It shows whether a plan changed because of the query or of Rowkind's version.
 
 The digest covers only the job file, and nothing that a version of Rowkind derives from it: the SQL of the sink and of
 the views that it refers to, ignoring white space; the sink's settings; and the settings and columns of the tables that
-it reads. Default values are left out, so that new settings in later versions change nothing.
+the sink reads. Default values are left out, so that new settings in later versions change nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OF_TOPICS = {"partitions", "replication", "create", "delivery", "on_lost"}
 
 
 def asked(job: Job, sink: PhysicalSink) -> str:
-    """Return the digest for one sink of a job."""
+    """Return the digest of one of a job's sinks."""
     sources = {node.source.table: node.source for node in walk(sink) if isinstance(node, PhysicalScan)}
     settings = job.sinks[sink.name].model_dump(mode="json", exclude_defaults=True, exclude=_OF_TOPICS)
     said: dict[str, Any] = {
@@ -41,7 +41,7 @@ def asked(job: Job, sink: PhysicalSink) -> str:
 
 
 def _views(job: Job, sql: str) -> dict[str, str]:
-    """Return the views that a query may refer to: those whose names occur in its text, and so on recursively."""
+    """Return the views whose names occur in the query's text, or recursively in the text of such a view."""
     found: dict[str, str] = {}
     texts = [sql]
     while texts:

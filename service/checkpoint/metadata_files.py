@@ -1,15 +1,15 @@
-"""Rowkind's metadata files in the checkpoint folder of a query, next to Spark's own files.
+"""Rowkind's metadata files in a query's checkpoint folder, next to Spark's own files.
 
 - `rowkind.json`: the sinks whose plans wrote the state, each with its fingerprint; the numbers of shards, partitions
-  and stages; and which task writes what.
-- `rowkind.run.<name>`: empty; its name has the run of the job that has taken the folder. A later run adds its own file
-  and removes the others. An earlier run that is still alive sees by this that it has been replaced.
+  and stages; and how rows are distributed among write tasks.
+- `rowkind.run.<name>`: an empty file, named after the run of the job that has taken the folder. A later run adds its
+  own file and removes the others. An earlier run that is still alive thus detects that it has been replaced.
 - `rowkind.topics.json`: the topics that the query writes, as they were when it last began or ended
   (`service.checkpoint.written_topics`).
 - `rowkind.failure.json`: the failure that last ended the query, for the status page of the next run.
 
-Spark's file systems are used, so the folder may be wherever Spark can keep a checkpoint. Each file appears completely
-or not at all, at whatever moment the process is killed.
+The files are accessed through Spark's file systems, so the folder may be wherever Spark can keep a checkpoint. Each
+file appears completely or not at all, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOPICS = "rowkind.topics.json"
 
 
 class Notes(Folder):
-    """The metadata files of a query's folder. `run` is the name of this run, once it has claimed the folder."""
+    """The metadata files in a query's folder. `run`: the name of this run, once it has claimed the folder."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         super().__init__(spark, folder)
@@ -56,12 +56,12 @@ class Notes(Folder):
     def claim(self, contents: Contents, *, after: str = "") -> Contents:
         """Check that the checkpoint was written by these plans, and take it over from earlier runs.
 
-        Sinks in the checkpoint that are gone from the job are allowed. `after` is the last run recorded elsewhere.
-        Returns the checkpoint's new metadata.
+        The checkpoint may have sinks that were removed from the job. `after`: the last run recorded elsewhere. Return
+        the checkpoint's new metadata.
 
         Raises:
             CheckpointMismatchError: The checkpoint belongs to other plans. The message lists every fact that differs.
-            CheckpointTornError: Spark has written here, and there is no metadata.
+            CheckpointTornError: Spark has written to the folder, but there is no metadata.
             CheckpointFolderError: The folder cannot be read or written.
         """
         with self._files() as files:
@@ -90,14 +90,14 @@ class Notes(Folder):
             files.create(self._child(_RUN + run), True).close()
 
     def keep(self, sinks: Collection[str]) -> None:
-        """Record that only these sinks are left; others may begin elsewhere. Raises CheckpointFolderError."""
+        """Record that only these sinks remain here; others may start elsewhere. Raises CheckpointFolderError."""
         with self._files() as files:
             if (before := self.contents()) is not None:
                 left = {name: facts for name, facts in before.sinks.items() if name in sinks}
                 self._write(files, replace(before, sinks=left))
 
     def torn(self) -> bool:
-        """Whether Spark has written here, and the metadata is gone. Raises CheckpointFolderError."""
+        """Return whether Spark has written to the folder but the metadata is lost. Raises CheckpointFolderError."""
         with self._files() as files:
             return self._begun(files) and self.contents() is None
 
@@ -114,18 +114,18 @@ class Notes(Folder):
                 self._write(files, replace(before, excused=sorted({*before.excused, *rows})))
 
     def topics(self) -> dict[str, TopicRecord]:
-        """Return the topics that the query writes, as last recorded. Raises CheckpointFolderError."""
+        """Return the last recorded state of the topics that the query writes. Raises CheckpointFolderError."""
         with self._files() as files:
             said = self._json(files, self._child(_TOPICS)) or {"topics": {}}
             return {name: TopicRecord.from_json(topic) for name, topic in said["topics"].items()}
 
     def noted_ms(self) -> float:
-        """Return when the query last ended normally, Unix time in ms, or 0. Raises CheckpointFolderError."""
+        """Return when the query last ended normally, in Unix ms, 0 if never. Raises CheckpointFolderError."""
         with self._files() as files:
             return float((self._json(files, self._child(_TOPICS)) or {"at": 0})["at"])
 
     def note_topics(self, topics: Mapping[str, TopicRecord], at_ms: float) -> None:
-        """Record the topics that the query writes as they are, and when it last ran. Raises CheckpointFolderError."""
+        """Record the state of the topics that the query writes, and when it last ran. Raises CheckpointFolderError."""
         with self._files() as files:
             said = {name: topic.to_json() for name, topic in sorted(topics.items())}
             self._put(files, _TOPICS, json.dumps({"at": at_ms, "topics": said}, indent=1))
@@ -153,14 +153,14 @@ class Notes(Folder):
             return [each.getPath().getName().removeprefix(_RUN) for each in found]
 
     def held(self) -> bool:
-        """Whether no later run has taken the folder; also true while this is unknown."""
+        """Return whether no later run has taken the folder. Also true while this is unknown."""
         try:
             return max(self.runs(), default="") == self.run
         except CheckpointFolderError:
             return True
 
     def _begun(self, files: Any) -> bool:
-        """Whether Spark has written here."""
+        """Return whether Spark has written to the folder."""
         return bool(files.exists(self._child("offsets")))
 
     def _write(self, files: Any, contents: Contents) -> None:

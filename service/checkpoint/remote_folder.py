@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - Spark's own file systems are available only through its gateway
-"""A folder wherever Spark can keep a checkpoint, and its small files, accessed through Spark's own file systems."""
+"""A folder in any place where Spark can keep a checkpoint, with small files, accessed through Spark's file systems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowkind.service.spark.session import session, stopping
 
 @contextmanager
 def looking_into(job: Job) -> Iterator[SparkSession]:
-    """Yield a minimal session that gives access to the folders of a job's checkpoints. Raises SparkStartError."""
+    """Yield a minimal session that can access the folders of a job's checkpoints. Raises SparkStartError."""
     assert job.checkpoint is not None, "the command line has checked that the job has a checkpoint"
     # Only Spark has access to all stores where it can keep checkpoints.
     with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
@@ -27,7 +27,7 @@ def looking_into(job: Job) -> Iterator[SparkSession]:
 
 
 class Folder:
-    """A folder, with `folder` as written by the user. Files in it have paths relative to it."""
+    """A folder. `folder`: its path as written by the user. Paths of files are relative to it."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self.folder = folder
@@ -39,14 +39,14 @@ class Folder:
 
     @contextmanager
     def _files(self) -> Iterator[Any]:
-        """Yield the file system of the folder. Its errors become CheckpointFolderError."""
+        """Yield the folder's file system, and convert its errors to CheckpointFolderError."""
         try:
             yield self._path.getFileSystem(self._hadoop)
         except Py4JJavaError as error:
             raise CheckpointFolderError(self.folder, first_line(error)) from None
 
     def _names(self, files: Any) -> set[str]:
-        """Return all files by their relative paths, except drafts and checksums."""
+        """Return the relative paths of all files, except drafts and checksums."""
         root = str(files.makeQualified(self._path))
         found, names = files.listFiles(self._path, True), set()
         while found.hasNext():
@@ -73,7 +73,7 @@ class Folder:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
 
     def _json(self, files: Any, path: Any) -> Any:
-        """Return the content of a JSON file; None if it is missing or incomplete."""
+        """Return the content of a JSON file, or None if the file is missing or incomplete."""
         if not files.exists(path):
             return None
         try:

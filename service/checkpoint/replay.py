@@ -1,15 +1,16 @@
 """Replay: a query that starts from an older checkpoint repeats the batches written since then, exactly as they were.
 
-    checkpoint: … 41 | on record: 42 43 … 57, of which 57 may be written in part | then: new batches
+    checkpoint: … 41 | recorded: 42 43 … 57, of which 57 may be written in part | then: new batches
 
-A query's result depends on how its records are cut into batches and on the times of the batches: late rows, lookups and
-windows of processing time, arrivals. With other batches its state would differ from the result topics. The progress
-topic records every batch (`service.kafka.progress`). The source offers these batches first, each with its records,
-number and time. Tasks write nothing of a batch that all tasks have written, and complete the last one.
+A query's result depends on how its records are cut into batches and on the times of the batches. Both affect late rows,
+processing-time lookups and windows, and arrival times. With different batches, the state would differ from the result
+topics. The progress topic records every batch (`service.kafka.progress`). The source offers these batches first, each
+with its records, number and time. Tasks do not write a batch again that all tasks have written, and complete the last
+one.
 
-If a batch is no longer on record, the job rebuilds the state from its topics and writes the difference, provided that
-the topics hold every record that they ever held (`ReplayError.rebuilds`). Otherwise the query does not start, because a
-rebuild would retract results of records that are gone. `--reset-state` does so on request.
+If a batch is no longer recorded, the job rebuilds the state from its topics and writes the difference, provided that
+the topics still have every record that they ever had (`ReplayError.rebuilds`). Otherwise, the query does not start,
+because a rebuild would retract results that were computed from lost records. `--reset-state` requests this explicitly.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ log = logging.getLogger("rowkind")
 
 @dataclass(frozen=True)
 class QueryStart:
-    """Starts the query of a graph from a checkpoint that this run has claimed."""
+    """Starts a graph's query from a checkpoint that this run has claimed."""
 
     spark: SparkSession
     graph: Graph
@@ -60,7 +61,7 @@ class QueryStart:
         return start(self.spark, self.graph, self.checkpoint.folder, at)
 
     def last_written(self, at: Deployment) -> Progress | None:
-        """Return the last written batch if the checkpoint lacks it, otherwise None. Raises the errors of a call."""
+        """Return the last written batch if the checkpoint lacks it, else None. Raises the same errors as a start."""
         written, batches = self._behind(at)
         return written if batches else None
 
@@ -74,7 +75,7 @@ class QueryStart:
         if first <= written.batch:
             spec = writer(self.graph, at)
             if spec.transactions:
-                # A transaction of an earlier run may still be open. Taking over ends it, so that its outcome is known.
+                # An earlier run's transaction may still be open. Taking over ends it, so that its outcome is known.
                 take_over(spec)
                 written = self._written(at) or written
             found = [*recorded(at.connection.kafka, at.progress_topic), written]
@@ -87,14 +88,14 @@ class QueryStart:
             return self._behind(at)
         numbers = range(first, written.batch + 1)
         if missing := [number for number in numbers if number not in records]:
-            raise self._forgotten(at, f"batch {missing[0]} is no longer on record")
+            raise self._forgotten(at, f"batch {missing[0]} is no longer recorded")
         batches = [records[number] for number in numbers]
         if batches:
             self._check(at, batches, [each for each in own if each.batch >= first])
         return written, batches
 
     def _check(self, at: Deployment, batches: Sequence[Offset], records: Sequence[Progress]) -> None:
-        """Check that these batches lead to the state behind the results. Raises ReplayError."""
+        """Check that these batches reproduce the state that produced the results. Raises ReplayError."""
         kafka, sinks = at.connection.kafka, self.graph.sinks
         for each in records:
             if each.sinks and (others := sorted({sink.name for sink in sinks}.difference(each.sinks))):
@@ -106,12 +107,12 @@ class QueryStart:
             if begin[topic, partition] < min(earliest, end[topic, partition]):
                 raise ReplayError(
                     at.name,
-                    f"they begin at offset {begin[topic, partition]} of topic {topic}, partition {partition}, where "
-                    f"the earliest remaining record has offset {earliest}",
+                    f"they begin at offset {begin[topic, partition]} of topic {topic}, partition {partition}, but "
+                    f"the earliest remaining record there has offset {earliest}",
                 )
 
     def _forgotten(self, at: Deployment, why: str) -> ReplayError:
-        """Return the error. It rules out a rebuild if records are gone, because their results would be lost."""
+        """Return the error. It forbids a rebuild if records were deleted, because their results would be lost."""
         lacking = Amount.of(self.graph, at.connection.kafka).lacking
         return ReplayError(at.name, f"{why}, and {lacking}" if lacking else why, rebuilds=not lacking)
 
@@ -122,7 +123,7 @@ class QueryStart:
 
 
 def last_progress(kafka: KafkaSettings, topic: str) -> list[Progress]:
-    """Return the last progress of each task of a query. Raises ChangelogError."""
+    """Return the last progress of each of a query's tasks. Raises ChangelogError."""
     found = [read(kafka, topic, partition) for partition in range(partitions(kafka, topic))]
     return [each for each in found if each is not None]
 
@@ -133,6 +134,6 @@ def _own(checkpoint: Checkpoint, found: Iterable[Progress]) -> list[Progress]:
 
 
 def _end(written: Progress) -> Offset:
-    """Return the end of a batch on record. Earlier releases recorded its number and time separately."""
+    """Return the end of a recorded batch. Earlier releases recorded the batch's number and time separately."""
     end = Offset.from_json(json.loads(written.extent))
     return end if end.number >= 0 else replace(end, number=written.batch, now=written.now)

@@ -1,12 +1,12 @@
-"""Changes the number of partitions that hold the shards of a query's state.
+"""Changes the number of partitions that contain the shards of a query's state.
 
-    end the current batch, as it was begun ─▶ move the state ─▶ continue with the new number of tasks
+    complete the current batch with the old number of tasks ─▶ move the state ─▶ continue with the new number
 
-A batch that was written in part must be completed by as many tasks as began it, because each task knows only its own
-part. Only then does Spark's own tool move the state, as a batch without rows. If the process is killed in between, an
-unfinished batch is completed at the next start, and an unfinished move is undone (`Checkpoint.mend`).
+A batch that was written in part must be completed by the same number of tasks that began it, because each task knows
+only its own part. Only then does Spark's own tool move the state, as a batch without rows. If the process is killed
+before the end, the next start completes an unfinished batch, and undoes an unfinished move (`Checkpoint.mend`).
 
-The caller must ensure that no earlier run is writing, because that run could begin a batch meanwhile.
+The caller must ensure that no earlier run is writing, because that run could begin a batch at the same time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("rowkind")
 def rescale(
     checkpoint: Checkpoint, at: Deployment, tasks: int, start: Callable[[Deployment], StreamingQuery], works: Works
 ) -> Deployment:
-    """Move a query's state from the partitions in `at` to `tasks` partitions, and return how the query then runs.
+    """Move a query's state from `at.tasks` to `tasks` partitions, and return the query's new deployment.
 
     Raises QueryFailedError, ChangelogError or CheckpointFolderError.
     """
@@ -44,7 +44,7 @@ def rescale(
 
 
 def to_its_end(checkpoint: Checkpoint, at: Deployment, start: Callable[[Deployment], StreamingQuery]) -> None:
-    """Run a query that ends by itself. Raises QueryFailedError."""
+    """Run a query until it ends on its own. Raises QueryFailedError."""
     query = start(at)
     try:
         query.awaitTermination()

@@ -1,7 +1,7 @@
 """Savepoints: copies of a job's checkpoint, from which the job can start if its own checkpoint is lost.
 
-A copy contains the last ended batch. Batches written after it are neither lost nor written again: their records are
-read again, so Kafka must still have them (`service.checkpoint.replay`).
+A copy contains the state after the last ended batch. Batches written after that are neither lost nor written again:
+their records are read again, so Kafka must still have these records (`service.checkpoint.replay`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("rowkind")
 
 
 def save(job: Job, folder: str) -> dict[str, int]:
-    """Copy a job's checkpoint, even while the job runs, to `<folder>/<job>`. Returns the last batch of each query.
+    """Copy a job's checkpoint to `<folder>/<job>`, even while the job runs. Return the last batch of each query.
 
     Raises SavepointError or CheckpointFolderError.
     """
@@ -38,7 +38,7 @@ def save(job: Job, folder: str) -> dict[str, int]:
 
 
 def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
-    """Copy as `save` does, in an existing session."""
+    """Copy a job's checkpoint as `save` does, in an existing session."""
     source, target = f"{job.checkpoint}/{job.name}", f"{folder}/{job.name}"
     there = queries(spark, source)
     if not there:
@@ -50,7 +50,7 @@ def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
 
 
 def restore(spark: SparkSession, job: Job, folder: str, works: Works) -> None:
-    """Let a job without a checkpoint start with the savepoint in `<folder>/<job>`.
+    """Let a job without a checkpoint start from the savepoint in `<folder>/<job>`.
 
     Raises SavepointError or CheckpointFolderError.
     """
@@ -74,7 +74,7 @@ def restore(spark: SparkSession, job: Job, folder: str, works: Works) -> None:
 
 
 def _copied(checkpoint: Checkpoint, to: str) -> int:
-    """Copy a checkpoint from which Spark may delete old files during the copy, with retries. Returns its last batch."""
+    """Copy a checkpoint, with retries because Spark may delete old files during the copy. Return its last batch."""
     why = ""
     for _ in range(_TRIALS):
         try:
@@ -91,7 +91,7 @@ def _copied(checkpoint: Checkpoint, to: str) -> int:
 
 @contextmanager
 def _of_savepoint(folder: str) -> Iterator[None]:
-    """Mark folder errors inside the block as those of a savepoint, whose folder is not in the job file."""
+    """Mark folder errors inside the block as errors of a savepoint, whose folder is not in the job file."""
     try:
         yield
     except CheckpointFolderError as error:
@@ -100,9 +100,9 @@ def _of_savepoint(folder: str) -> Iterator[None]:
 
 @contextmanager
 def _made_whole(spark: SparkSession, folder: str) -> Iterator[bool]:
-    """Yield whether the caller must fill the folder, because it does not exist or was left incomplete.
+    """Yield whether the caller must fill the folder, because it does not exist or is incomplete.
 
-    A mark in the folder says so until it is full, because not every store can rename a folder at the end.
+    A mark in the folder shows that it is incomplete, because not every store can rename a folder at the end.
     """
     with _store(spark, folder) as (files, path, mark):
         if files.exists(path) and not files.exists(mark):
@@ -115,7 +115,7 @@ def _made_whole(spark: SparkSession, folder: str) -> Iterator[bool]:
 
 
 def whole(spark: SparkSession, folder: str) -> bool:
-    """Whether the folder of a job's checkpoints is complete or does not exist.
+    """Return whether the folder with a job's checkpoints is complete or does not exist.
 
     Raises CheckpointFolderError.
     """
@@ -125,7 +125,7 @@ def whole(spark: SparkSession, folder: str) -> bool:
 
 @contextmanager
 def _store(spark: SparkSession, folder: str) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the file system of a folder, its path, and the path of its mark. Errors become CheckpointFolderError."""
+    """Yield a folder's file system, its path, and the path of its mark. Errors become CheckpointFolderError."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's file systems are available only through its gateway
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
     path, mark = (jvm.org.apache.hadoop.fs.Path(each) for each in (folder, f"{folder}/{_MARK}"))

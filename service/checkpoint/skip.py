@@ -1,4 +1,4 @@
-"""Skips a row on which the job fails, so that the job can continue. The row becomes a dead letter."""
+"""Lets a job skip a row on which it fails, so that the job can continue. The row becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HeldOffsets = Mapping[tuple[str, int], tuple[int, int]]
 class FallibleSteps:
     """The steps of a query in which rows may fail: its tables and operators, by their names in messages.
 
-    `topics` maps each step to the topics from which its rows derive. `aliases` maps names of scans in a plan to tables.
+    `topics` maps each step to the topics from which its rows are derived. `aliases` maps a plan's scan names to tables.
     """
 
     topics: Mapping[str, Sequence[str]]
@@ -49,9 +49,9 @@ class FallibleSteps:
 
 
 def skip(job: Job, rows: Collection[str]) -> list[str]:
-    """Record in the job's checkpoint that these rows are excused from its next start on. Returns the queries concerned.
+    """Record in the job's checkpoint that these rows may be skipped after the next start. Return the affected queries.
 
-    A row is written `step:partition:offset`, as in the message of the failure. Raises SkipError for a row that does not
+    A row is written `step:partition:offset`, as in the failure's message. Raises SkipError for a row that does not
     exist, CheckpointFolderError or ChangelogError.
     """
     for row in rows:
@@ -86,7 +86,7 @@ def check(rows: Collection[str], steps: Sequence[FallibleSteps], ranges: HeldOff
         if not held:
             counts = [f"topic {topic} has {_partitions(ranges, topic)}" for topic in topics]
             raise SkipError(f"{row}: there is no partition {partition}: {', '.join(counts)}")
-        # A row of an operator may derive from a record that retention has deleted since.
+        # An operator's row may be derived from a record that retention has since deleted.
         by_scan = len(topics) == 1 and "." not in step
         if not any((first if by_scan else 0) <= offset < end for first, end in held.values()):
             held_text = [f"partition {partition} of topic {topic} {_offsets(*each)}" for topic, each in held.items()]
@@ -94,7 +94,7 @@ def check(rows: Collection[str], steps: Sequence[FallibleSteps], ranges: HeldOff
 
 
 def _excuse(steps: FallibleSteps, row: str) -> str | None:
-    """Return the row under its step's name in a query; None if the query has no such step."""
+    """Return the row with the query's own name for its step, or None if the query has no such step."""
     step, partition, offset = _parsed(row)
     name = steps.aliases.get(step, step)
     return f"{name}:{partition}:{offset}" if name in steps.topics else None

@@ -1,8 +1,8 @@
 """Determines which of a job's checkpoints can be kept after the job has changed.
 
-A sink stays in its query, with the other sinks that stay, if every fact of its plan that state depends on is unchanged
-(`service.plan.fingerprint`). All others are rebuilt: in a query of their own, or in the query of the same name if it
-has no other sinks left.
+A sink stays in its query, with the other sinks that stay, if no fact of its plan that the state depends on has changed
+(`service.plan.fingerprint`). All other sinks are rebuilt: in a new query, or in the query of the same name if that has
+no other sinks left.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Upgrade:
     """The outcome of an upgrade for the queries of a job.
 
     - `queries`: the queries after the upgrade. Those in `stay` continue from a checkpoint.
-    - `changes`: for each rebuilt sink the facts that differ, one per line.
+    - `changes`: the facts that differ, for each rebuilt sink, one per line.
     - `left`: the queries that lose some or all of their sinks. Their previous runs are fenced.
-    - `dropped`: the queries whose checkpoint is no longer needed.
+    - `dropped`: the queries whose checkpoints are no longer needed.
     """
 
     queries: PlannedQueries
@@ -42,7 +42,7 @@ class Upgrade:
 
 
 def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> tuple[Graph, Contents]:
-    """Return the graph of a query and the metadata of its checkpoint, which continues from `before`."""
+    """Return a query's graph and its checkpoint's metadata. `before`: the metadata that it continues from, if any."""
     whole = graph(query.sinks)
     wanted = Contents(
         sinks={sink.name: fingerprint(sink) for sink in query.sinks},
@@ -63,31 +63,31 @@ def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> t
 
 
 def _shards(job: Job, before: Contents | None) -> int:
-    """Return the job's number of shards; by default the existing number if it is large enough."""
+    """Return the job's number of shards. The default is the existing number if it is large enough."""
     if job.shards is None and before is not None and before.shards >= job.parallelism:
         return before.shards
     return job.shards or usual(job.parallelism)
 
 
 def doubled(whole: Graph) -> bool:
-    """Whether two operators would have the same state, because they shared it when it was written."""
+    """Return whether two operators would use the same state, because they shared it when it was written."""
     return len({each.state for each in whole.operators}) < len(whole.operators)
 
 
 def changed(job: Job, query: PlannedQuery, before: Contents) -> dict[str, tuple[str, ...]]:
-    """Return the differences from a checkpoint, by sink. Each sink also has the differences that affect all sinks."""
+    """Return the differences from a checkpoint, by sink. Differences that affect all sinks are repeated for each."""
     whole, wanted = contents(job, query, before)
     everywhere = differences(before.common, wanted.common)
     found = {name: (*everywhere, *wanted.changes(before, name)) for name in wanted.sinks}
     changes = {name: lines for name, lines in found.items() if lines}
-    # The states of a changed sink keep their names, next to operators that no longer share them.
+    # A changed sink's states keep their names, even if other operators no longer share these states.
     if not changes and doubled(whole):
         return dict.fromkeys(wanted.sinks, (TWICE,))
     return changes
 
 
 def upgrade(job: Job, recorded: Mapping[str, Contents], *, keep: bool = True) -> Upgrade:
-    """Plan the upgrade of the queries whose checkpoints are `recorded`. Without `keep`, nothing of them stays.
+    """Plan the upgrade of the queries whose checkpoints are `recorded`. If `keep` is false, no query stays.
 
     Raises PlanError or JobError.
     """

@@ -24,7 +24,7 @@ def diff(job: Job) -> Iterator[str]:
 
 
 def said(job: Job, recorded: Mapping[str, Contents], plan: Upgrade, connection: Connection) -> Iterator[str]:
-    """Yield what happens to every sink, and how much has to be read for it. Raises ChangelogError."""
+    """Yield what happens to every sink, and how many rows must be read for it. Raises ChangelogError."""
     before = {sink for each in recorded.values() for sink in each.sinks}
     for name, query in plan.queries.items():
         if name in plan.stay:

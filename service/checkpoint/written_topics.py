@@ -1,9 +1,9 @@
 """Compares the topics that a query writes with their recorded state, to detect results that have lost rows.
 
-The file `rowkind.topics.json` in the checkpoint records each result topic as it was when the query last began or ended,
-and the progress topic. Each start compares them, and so does a thread of a running job, every two seconds. A loss is
-repaired by a rebuild of the query, which writes the difference between the topic and the result. Otherwise the query
-stops, or continues with `on_lost: ignore`.
+The file `rowkind.topics.json` in the checkpoint records the state of each result topic and of the progress topic when
+the query last began or ended. Each start compares the topics with this record. A thread of a running job compares them
+every two seconds. A loss is repaired by a rebuild of the query, which writes the difference between the topic and the
+result. Without a rebuild, the query stops, or continues with `on_lost: ignore`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rowkind.service.query.errors import LostProgressError, LostResultError
 
 _EVERY_SECONDS = 2.0
 _LAST_SECONDS = 1.0
-"""The longest wait in seconds, at the end, for an answer in progress."""
+"""The maximum wait at the end, in seconds, for a check in progress."""
 
 log = logging.getLogger("rowkind")
 
@@ -41,9 +41,9 @@ log = logging.getLogger("rowkind")
 class WrittenTopics:
     """The topics of one query.
 
-    - `progress`: its progress topic. `on_lost`: the job's setting for each result topic, by its name.
+    - `progress`: its progress topic. `on_lost`: the job's setting for each result topic, by topic name.
     - `requested`: a rebuild was requested for this start, whatever the job file says.
-    - `accepted`: what happened to topics with `on_lost: ignore`, by their names.
+    - `accepted`: the losses of topics with `on_lost: ignore`, by topic name.
     """
 
     query: str
@@ -82,7 +82,7 @@ class WrittenTopics:
 
     @property
     def tables(self) -> list[SourceTable]:
-        """The source tables whose deletes may be removed by compaction of their topics."""
+        """The source tables whose deletes may be removed from their topics by compaction."""
         return replaced_tables(self.graph)
 
     def begin(self) -> None:
@@ -94,7 +94,7 @@ class WrittenTopics:
         self._note(now, self.checkpoint.noted_ms())
 
     def renew(self) -> None:
-        """Record the topics after they have been brought up to date. Raises ChangelogError."""
+        """Record the topics after they have been updated. Raises ChangelogError."""
         self._note(topic_records(self._cluster, self._names), self.checkpoint.noted_ms())
 
     def end(self) -> None:
@@ -105,7 +105,7 @@ class WrittenTopics:
                 self._note(now, time.time() * 1000)
 
     def look(self) -> None:
-        """Compare the topics with their earlier state. A loss counts once it is found twice in a row (`judge`)."""
+        """Compare the topics with their earlier state. A loss counts if it is found twice in a row (`judge`)."""
         if not self._before:
             return
         with suppress(ChangelogError):
@@ -120,7 +120,7 @@ class WrittenTopics:
     def judge(self) -> None:
         """Raise or log the losses found.
 
-        Raises LostProgressError for the progress topic, and LostResultError for a result topic unless the job says
+        Raises LostProgressError for the progress topic, and LostResultError for a result topic unless its setting is
         `ignore`.
         """
         harmed, self._harmed = self._harmed, {}
@@ -130,12 +130,12 @@ class WrittenTopics:
         if len(ignored) < len(harmed):
             raise self._lost({name: harm for name, harm in harmed.items() if name not in ignored})
         for name, harm in ignored.items():
-            log.warning("query %s: topic %s %s; it stays so, because of `on_lost: ignore`", self.query, name, harm)
+            log.warning("query %s: topic %s %s; it stays as it is (`on_lost: ignore`)", self.query, name, harm)
             self.accepted[name] = harm
             self._before.pop(name, None)
 
     def forgotten(self, position: Offset | None) -> list[ForgottenDeletes]:
-        """Return the tables that may lack deletes since the query was read up to `position`. Raises ChangelogError."""
+        """Return the tables that may lack deletes since the query had read up to `position`. Raises ChangelogError."""
         if position is None:
             return []
         read_last = max(position.now, self.checkpoint.noted_ms())
@@ -153,7 +153,7 @@ class WrittenTopics:
 
     @property
     def _lacking(self) -> str:
-        """What a rebuild would lack; empty if nothing, or if the rebuild was requested."""
+        """A text that says which records a rebuild would lack; empty if none, or if the rebuild was requested."""
         return "" if self.requested else Amount.of(self.graph, self.kafka).lacking
 
     @property
@@ -183,13 +183,13 @@ class TopicWatch:
     @classmethod
     @contextmanager
     def begun(cls) -> Iterator[Self]:
-        """Yield a watch that checks in a thread until the block is left."""
+        """Yield a watch that checks the topics in a thread until the block ends."""
         watch = cls()
         with meanwhile(watch._look, _EVERY_SECONDS, "topics", _LAST_SECONDS):
             yield watch
 
     def add(self, topics: WrittenTopics) -> None:
-        """Watch these topics from the next check on, in place of earlier ones of the query."""
+        """Watch these topics from the next check on, in place of the query's earlier topics."""
         self._watched[topics.query] = topics
 
     def _look(self) -> None:

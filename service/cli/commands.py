@@ -1,6 +1,6 @@
-"""The command `rowkind`, and the only place where an error becomes a message and an exit code.
+"""The command `rowkind`, which turns errors into messages and exit codes.
 
-Commands import modules only when they run, so that `rowkind try` starts in well under a second.
+Each command imports its modules only when it runs, so that `rowkind try` starts in well under a second.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _EPILOG = """
 \b
 Exit codes:
   0  success, or stopped on request
-  1  the command could not start here, or a query failed; nothing is lost, the next start repeats the batch;
-     for `import`: the job file lacks a part of the script
+  1  the command could not start on this machine, or a query failed; nothing is lost, and the next start
+     repeats the batch. For `import`: the job file lacks a part of the script
   2  the job or another input is refused; the message says where and why
   3  the broker or the registry cannot be reached
   4  a bug in Rowkind
@@ -38,10 +38,10 @@ and this line:
 
 
 class _Commands(click.Group):
-    """The group of commands, and the only place where an error becomes a message and an exit code."""
+    """The group of commands, which turns errors into messages and exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. An error that the user can fix ends as a message without a stack trace; others are bugs."""
+        """Run the command. An error that the user can fix is shown without a stack trace; any other is a bug."""
         try:
             return super().invoke(ctx)
         except RowkindError as error:
@@ -89,7 +89,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
     help="Print the versions of Rowkind, Python, Spark, Java and librdkafka.",
 )
 def main() -> None:
-    """Keep the results of streaming SQL up to date, from Kafka changelogs to Kafka changelogs."""
+    """Run streaming SQL queries over Kafka changelogs, and keep their results up to date in Kafka."""
     # Loading and planning create objects that stay alive. Collecting garbage at Python's default rate took a tenth of
     # the run time of `check`.
     gc.set_threshold(50_000)

@@ -11,13 +11,13 @@ from click.shell_completion import get_completion_class
 from rowkind.service.cli.job_file import calls
 
 _VARIABLE = "_ROWKIND_COMPLETE"
-"""The environment variable by which click distinguishes a shell's completion request from a command."""
+"""The environment variable that tells click that a shell requests completions."""
 
 Completes = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def names(*sections: str) -> Completes:
-    """Return a completer for the names in these sections, such as sinks, of the job file earlier on the line."""
+    """Return a completer for names in these sections of the job file that is given earlier on the command line."""
 
     def complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
         return [name for name in _names(context, sections) if name.startswith(begun)]
@@ -29,7 +29,7 @@ def _names(context: click.Context, sections: Sequence[str]) -> list[str]:
     from rowkind.service.job.errors import JobError  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.job.load import named  # noqa: PLC0415 -- as above
 
-    # When an option lacks its value, click has not parsed the arguments yet.
+    # If an option still lacks its value, click has not parsed the arguments yet.
     file = context.params.get("job_file") or next(iter(context.args), None)
     try:
         return [] if file is None else named(Path(file), *sections)

@@ -1,4 +1,4 @@
-"""Shared by the commands: loading the job file, and messages to the user."""
+"""Helpers for the commands: load the job file, and print messages to the user."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ JOB = click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path, 
 
 
 def calls(*lines: str) -> str:
-    """Return the examples at the end of a command's help."""
+    """Return example calls as the last section of a command's help."""
     return "\b\nExamples:\n" + "".join(f"  {line}\n" for line in lines)
 
 
 def load_job(file: Path, text: str | None = None) -> Job:
-    """Load the job in a file; `text`, if given, is used in place of the file's content. Raises JobError."""
+    """Load the job from a file or, if `text` is given, from that text instead. Raises JobError."""
     from rowkind.service.job.load import load, loaded  # noqa: PLC0415 -- loaded when it is needed
 
     return load(file) if text is None else loaded(text, file)
 
 
 def known(job: Job, sink: str | None) -> None:
-    """Check that the job has a sink of this name. Raises JobError."""
+    """Check that the job has a sink of this name, unless it is None. Raises JobError."""
     from rowkind.service.job.errors import JobError, Problem  # noqa: PLC0415 -- loaded when it is needed
 
     if sink is not None and sink not in job.sinks:
@@ -40,7 +40,7 @@ def known(job: Job, sink: str | None) -> None:
 
 
 def planned_queries(job: Job) -> dict[str, PlannedQuery]:
-    """Plan the job's queries. Raises PlanError with all problems in them."""
+    """Plan the job's queries. Raises PlanError with the problems of all queries."""
     from rowkind.service.query.queries import planned_whole  # noqa: PLC0415 -- as above
 
     return planned_whole(job)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def check(job_file: Path) -> None:
     """Read the job and plan its queries. No broker is needed.
 
-    For a Flink SQL script, a file *.sql, print the job file that `rowkind import` would write.
+    For a Flink SQL script (*.sql), print the job file that `rowkind import` would write.
     """
     from rowkind.service.plan.lints import lints  # noqa: PLC0415 -- loaded when it is needed
 
@@ -57,7 +57,7 @@ def check(job_file: Path) -> None:
     help="Output format: a text tree, a JSON document, a Mermaid flowchart, or an HTML page.",
 )
 def explain(job_file: Path, sink: str | None, form: Format) -> None:
-    """Show the plan of every query. It includes keys, changelog modes, state, and advice."""
+    """Show the plan of every query, with keys, changelog modes, state and advice."""
     from rowkind.service.plan.explain.render import render  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- as above
 
@@ -70,9 +70,9 @@ def explain(job_file: Path, sink: str | None, form: Format) -> None:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Import hook that hides pandas. pyarrow and DuckDB would load it, in 0.5 s, only to check their arguments' types.
+    """Import hook that hides pandas. pyarrow and DuckDB would load it only to check argument types, which takes 0.5 s.
 
-    It is not used for jobs with Python functions, which may pass pandas objects.
+    It is not installed for jobs with Python functions, which may pass pandas objects.
     """
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002 - Python's interface
@@ -113,11 +113,11 @@ def try_(
     """Run a query over a file of changes, without Kafka.
 
     The changes are processed in order, in batches of N lines. Write decimals as strings, and timestamps as ISO-8601
-    (UTC) or milliseconds since the epoch. Prints one JSON object for each change of the result, or with --fold for each
-    row that remains.
+    (UTC) or milliseconds since the epoch. The output is one JSON object for each change of the result or, with
+    --fold, for each row that remains.
 
     A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes after it. At the end of the file, all
-    watermarks and PROCTIME() advance past everything, unless --open leaves them where they are.
+    watermarks and PROCTIME() advance past all times, unless --open is given.
     """
     from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.query import trial  # noqa: PLC0415 -- as above
@@ -198,7 +198,7 @@ def schema() -> None:
 
 @click.command()
 def examples() -> None:
-    """List the example jobs that come with Rowkind. Most have a changes.jsonl in the same folder to try them with."""
+    """List the example jobs that come with Rowkind. Most have a changes.jsonl in the same folder for `rowkind try`."""
     from importlib.resources import as_file, files  # noqa: PLC0415 -- loaded when it is needed
 
     with as_file(files("rowkind") / "examples") as folder:

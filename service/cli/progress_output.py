@@ -1,7 +1,7 @@
 """The progress output of a command while a job runs: a live view on a terminal, or log lines, one per batch.
 
 - `view`: the job's status stays in the last lines of the terminal, and log lines scroll above it.
-- `lines`: log lines with time and level; a batch is `batch query=main number=12 seconds=0.41 …`.
+- `lines`: log lines with time and level. A batch is logged as `batch query=main number=12 seconds=0.41 …`.
 - `json`: the same, one JSON object per line.
 """
 
@@ -38,9 +38,10 @@ def usual() -> LogForm:
 
 @contextmanager
 def showing_progress(form: LogForm) -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
-    """Write log messages in this form inside the context.
+    """Write log messages in this form while the context is active.
 
-    Yields a function from a job's status function to a context manager, which shows the job's progress while entered.
+    Yields a function that takes the job's status function and returns a context manager. While that context is active,
+    the job's progress is shown.
     """
     if form == "view":
         with _on_terminal() as view:
@@ -56,7 +57,7 @@ def showing_progress(form: LogForm) -> Iterator[Callable[[Callable[[], JobStatus
 
 @contextmanager
 def _listening(handler: logging.Handler) -> Iterator[None]:
-    """Send log messages inside the context to the handler. Of the libraries' messages, only warnings and above."""
+    """Send log messages to the handler while the context is active. From libraries, only warnings and errors."""
     from rowkind.service.spark.console_filter import not_py4js  # noqa: PLC0415 -- loaded when it is needed
 
     handler.addFilter(not_py4js)
@@ -102,7 +103,7 @@ def _on_terminal() -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
 
 @contextmanager
 def _batches(status: Callable[[], JobStatus]) -> Iterator[None]:
-    """Log every batch that ends inside the context."""
+    """Log every batch that ends while the context is active."""
     told: dict[str, int] = {}
 
     def tell() -> None:
@@ -144,7 +145,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _LineFormatter(logging.Formatter):
-    """Formats a record as one line, with its fields after the message as `name=value`, for searching."""
+    """Formatter for log lines. The record's fields follow the message as `name=value`, so that they can be searched."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -152,7 +153,7 @@ class _LineFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formats a record as one JSON object: time, level, message, and its fields."""
+    """Formatter for JSON lines: time, level, message, and the record's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

@@ -31,7 +31,7 @@ _COLOURS = {"+I": "green", "+U": "green", "-U": "yellow", "-D": "red"}
 @click.argument("table", shell_complete=names("tables"))
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
 def produce(job_file: Path, table: str, file: Any) -> None:
-    """Write rows to the topic of TABLE. They are read from FILE or standard input, one JSON object per line.
+    """Write rows to the topic of TABLE. The rows are read from FILE or standard input, one JSON object per line.
 
     A line is either a row to insert, or a change such as {"op": "-D", "row": {…}}, as `consume` prints it.
     """
@@ -58,7 +58,7 @@ def _change(line: str) -> tuple[str, Any]:
     try:
         found = parse_line(line.strip())
     except (ValueError, RecursionError) as error:
-        raise OutsideError(f"this is not JSON: {error}") from None
+        raise OutsideError(f"the line is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise OutsideError('expected a row, {"column": …}, or {"op": "+I", "row": {…}}')
     if isinstance(found.get("row"), dict) and found.keys() <= {"op", "row"}:
@@ -74,7 +74,10 @@ def _change(line: str) -> tuple[str, Any]:
 @click.option("--follow", "-f", is_flag=True, help="Wait for more changes until Ctrl-C.")
 @click.option("--fold", is_flag=True, help="Print the current rows instead of the changes.")
 def consume(job_file: Path, name: str, *, follow: bool, fold: bool) -> None:
-    """Print the committed changes of the sink or table NAME. If the output is not a terminal, it is JSON lines."""
+    """Print the committed changes of the sink or table NAME.
+
+    If the output is not a terminal, JSON lines are printed.
+    """
     if follow and fold:
         fail("--fold and --follow cannot be combined: --fold prints the current rows and ends", REFUSED)
     from rowkind.service.client.consume import TopicFold, read  # noqa: PLC0415 -- loaded when it is needed

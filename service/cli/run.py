@@ -50,7 +50,7 @@ def _log_form(context: click.Context, _option: click.Parameter, form: LogForm | 
     )
 )
 @click.argument("path", metavar="JOB", type=click.Path(path_type=Path))
-@click.option("--master", metavar="URL", help="Run tasks on this Spark master instead of this machine.")
+@click.option("--master", metavar="URL", help="Run tasks on this Spark master instead of on this machine.")
 @click.option(
     "--port",
     default=8080,
@@ -96,11 +96,11 @@ def run(
     stdin: bool,
     form: LogForm | None,
 ) -> None:
-    """Run the job until SIGTERM or SIGINT. It ends within five seconds.
+    """Run the job until SIGTERM or SIGINT. It then ends within five seconds.
 
-    The batch in progress is finished if it takes no longer. Otherwise it is repeated at the next start.
+    The batch in progress is finished if this takes no longer. Otherwise it is repeated at the next start.
 
-    A query that is rebuilt reads its topics from where the job says, and writes nothing until it has caught up. Then
+    A query that is rebuilt reads each topic from the table's `start`, and writes nothing until it has caught up. Then
     its result topics are updated in one transaction: wrong rows are retracted, missing rows are inserted, and all other
     rows stay unchanged. `rowkind diff` shows what would be rebuilt.
 
@@ -131,9 +131,9 @@ def run(
 
 
 def _begin(job: Job, master: str | None) -> None:
-    """Start Spark in the background while the job is planned, unless it runs on another Spark master.
+    """Start Spark in the background while the job is planned, unless the job runs on another Spark `master`.
 
-    Ends the command if the job sets `memory` and there is a `master`.
+    Ends the command with an error if the job sets `memory` and a `master` is given.
     """
     if master is None:
         from rowkind.service.spark.session import begin  # noqa: PLC0415 -- loaded when it is needed
@@ -142,7 +142,7 @@ def _begin(job: Job, master: str | None) -> None:
     elif job.memory is not None:
         fail(
             "`memory` cannot be combined with --master, because it divides the memory of one machine. Remove it, and "
-            "set the memory of driver and executors by Spark's settings, spark.executor.memory and "
+            "set the memory of the driver and the executors in Spark's settings, such as spark.executor.memory and "
             "spark.executor.memoryOverhead",
             REFUSED,
         )
@@ -161,7 +161,7 @@ def _together(
 
 @click.command(hidden=True)
 def executor() -> None:
-    """Become a Spark executor. Spark calls this in a pod of a Kubernetes cluster."""
+    """Run as a Spark executor. Spark calls this command in executor pods on Kubernetes."""
     from rowkind.service.spark.executor import become  # noqa: PLC0415 -- loaded when it is needed
 
     become()
@@ -172,11 +172,11 @@ def executor() -> None:
 @click.option(
     "--parallelism", type=click.IntRange(1, 1024), help="Number of tasks.  [default: the job's `parallelism`]"
 )
-@click.option("--master", metavar="URL", help="Run tasks on this Spark master instead of this machine.")
+@click.option("--master", metavar="URL", help="Run tasks on this Spark master instead of on this machine.")
 def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None:
-    """Move the job's state to another number of tasks. A running instance of the job is stopped.
+    """Redistribute the job's state over another number of tasks. A running instance of the job is stopped.
 
-    The number is the job's `parallelism`, unless --parallelism is given.
+    The number of tasks is the job's `parallelism`, unless --parallelism is given.
     """
     with until_a_signal() as signals:
         written = load_job(job_file)
@@ -220,7 +220,7 @@ def skip(job_file: Path, rows: tuple[str, ...]) -> None:
 
     names = excuse(job, rows)
     queries = "query" if len(names) == 1 else "queries"
-    click.echo(f"skipped from the next start on, in {queries} {', '.join(names)}")
+    click.echo(f"the rows will be skipped from the next start, in {queries} {', '.join(names)}")
 
 
 @click.command(epilog=calls("rowkind diff job.yaml"))

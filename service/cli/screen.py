@@ -1,4 +1,4 @@
-"""Show a running job on a terminal in a few lines: input, steps, state, output, and problems."""
+"""Render the status of a running job in a few terminal lines: input, steps, state, output and problems."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBER_WIDTH = 8
 
 
 def screen(status: JobStatus) -> RenderableType:
-    """Render a job: its queries one below the other, its progress, and its problems."""
+    """Render a job: its queries, its long-running work, and its problems."""
     head = Text.assemble((status.job, "bold"), (f"  up {duration(status.at - status.since)}", "dim"))
     if not status.queries:
         head.append("  Spark is starting", "blue")
@@ -53,7 +53,7 @@ def screen(status: JobStatus) -> RenderableType:
 
 
 def screen_of_all(overview: Overview, url: str) -> RenderableType:
-    """Render the jobs of a multi-job service, one line each, and how to see more of one; `url` is its address."""
+    """Render the jobs of the multi-job service at `url`, one line each, with a hint on how to show one of them."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("job", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -105,7 +105,7 @@ def _lines(query: QueryStatus) -> Iterator[Text]:
 
 def _steps(query: QueryStatus) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    # If the terminal is too narrow, the remarks column is cut first.
+    # If the terminal is too narrow, the column of remarks is cut first.
     table.add_column("  step", no_wrap=True, min_width=_STEP_WIDTH)
     for name in ("in", "out", "state"):
         table.add_column(name, justify="right", no_wrap=True, min_width=_NUMBER_WIDTH)

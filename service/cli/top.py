@@ -1,4 +1,4 @@
-"""`rowkind top`: show a running job on a terminal, from the status on its HTTP port."""
+"""`rowkind top`: show a running job on a terminal. The status comes from the job's HTTP port."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def top(url: str, every: float) -> None:
                 shown = _drawn(url)
                 view.update(shown, refresh=True)
             except (NoStatusError, NoSuchJobError) as error:
-                # Keep polling, so that the view shows when the job is back.
-                view.update(Group(shown, Text(f"\n{error}; above is the last known status", "red")), refresh=True)
+                # Keep polling, so that the view recovers when the job is back.
+                view.update(Group(shown, Text(f"\n{error}; the last known status is shown above", "red")), refresh=True)
 
 
 class NoStatusError(RowkindError):
@@ -79,7 +79,7 @@ class NoSuchJobError(RowkindError):
 
 
 def _drawn(url: str) -> RenderableType:
-    """Fetch the status of a job or a service and render it. Raises NoStatusError and NoSuchJobError."""
+    """Fetch the status of a job or a service and render it. Raises NoStatusError or NoSuchJobError."""
     from rowkind.service.cli.screen import screen, screen_of_all  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- as above
 
@@ -88,7 +88,7 @@ def _drawn(url: str) -> RenderableType:
 
 
 def _asked(url: str) -> JobStatus | Overview:
-    """Fetch the status of a job or a service. Raises NoStatusError and NoSuchJobError."""
+    """Fetch the status of a job or a service. Raises NoStatusError or NoSuchJobError."""
     from rowkind.service.monitoring.status import JobStatus  # noqa: PLC0415 -- as above
     from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
 
@@ -102,7 +102,7 @@ def _asked(url: str) -> JobStatus | Overview:
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise NoStatusError(
-            f"nothing answers at {_shown(url)} ({reason}): check that the job is running and that the port is right"
+            f"no response from {_shown(url)} ({reason}): check that the job is running and that the port is right"
         ) from None
     except (ValueError, KeyError, TypeError):
         raise NoStatusError(
@@ -130,12 +130,12 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> RowkindError:
             return NoSuchJobError(f"{_shown(service)} runs only one job, {said.job}: use rowkind top {_shown(service)}")
         case _:
             return NoStatusError(
-                f"{shown} answers with {error.code} and is not a status page of Rowkind: check the address"
+                f"{shown} responds with status {error.code} and is not a Rowkind status page: check the address"
             )
 
 
 def _request(url: str) -> urllib.request.Request:
-    """Return the request for the status, with the URL's login. Ends the command if it is not an HTTP URL."""
+    """Return the request for the status, with the URL's login. Exits with an error if it is not an HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         fail(f"{url} is not the address of a status page: use http://HOST:PORT or https://HOST:PORT", REFUSED)

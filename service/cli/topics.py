@@ -15,7 +15,7 @@ from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_que
 
 @click.group()
 def topics() -> None:
-    """Create the job's topics, or take them from other jobs."""
+    """Create the job's topics, or take over topics from other jobs."""
 
 
 @topics.command("create", epilog=calls("rowkind topics create job.yaml"))
@@ -39,10 +39,10 @@ def topics_create(job_file: Path) -> None:
 @topics.command("release", epilog=calls("rowkind topics release job.yaml"))
 @JOB
 def topics_release(job_file: Path) -> None:
-    """Take the job's result topics from other jobs that write them.
+    """Take over the job's result topics from other jobs that write to them.
 
-    A job that was deleted or renamed keeps its claim to its topics until another job takes them. If the other job is
-    still running, it stops.
+    A job that was deleted or renamed keeps its claim to its topics until another job takes them over. If the other job
+    is still running, it stops.
     """
     job = load_job(job_file)
     job.check_runnable()
@@ -50,7 +50,7 @@ def topics_release(job_file: Path) -> None:
 
     released = list(release(job.brokers, {sink.topic for sink in job.sinks.values()}, job.name))
     for topic, holder in released:
-        click.echo(f"took topic {topic} from job {holder}")
+        click.echo(f"took over topic {topic} from job {holder}")
     if not released:
         click.echo("no other job writes to the topics of this job")
 
@@ -66,7 +66,7 @@ def dead_letters() -> None:
 @dead_letters.command("list", epilog=calls("rowkind dead-letters list job.yaml"))
 @JOB
 def list_letters(job_file: Path) -> None:
-    """List the dead letters. If the output is not a terminal, it is JSON lines."""
+    """List the dead letters. If the output is not a terminal, JSON lines are printed."""
     job = load_job(job_file)
     job.check_runnable()
     from rowkind.service.run.dead_letters import letters  # noqa: PLC0415 -- loaded when it is needed
@@ -122,9 +122,9 @@ def show_letter(job_file: Path, place: str) -> None:
     help="Replay all records that could not be decoded, but not rows on which an operator failed.",
 )
 def replay_letters(job_file: Path, places: tuple[str, ...], *, every: bool) -> None:
-    """Send dead letters back to their topics.
+    """Send the original records of dead letters back to their topics.
 
-    The original records are sent, each only once, and are then read again.
+    Each record is sent only once, and the job then reads it again.
     """
     if bool(places) == every:
         fail(

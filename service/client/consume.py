@@ -1,4 +1,4 @@
-"""Read the changes in a topic of a job, or the rows that they add up to."""
+"""Read the changes in a job's topic, or the rows that result from them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a row: `kind` is +I, -U, +U or -D, `row` has a Python value for each column.
+    """A change of a row: `kind` is +I, -U, +U or -D; `row` has Python values.
 
     A date or time outside the years 1 to 9999, which Python cannot represent, is a `numpy.datetime64` in UTC. A -D of
     an upsert topic has only its key columns; the others are None.
@@ -52,8 +52,8 @@ class Change:
 def changes(job: JobFile, name: str, *, follow: bool = False) -> Iterator[Change]:
     """Yield the committed changes of a sink or a table, in order within each partition.
 
-    With `follow`, wait for more changes indefinitely. Raises OutsideError, JobError, PlanError, ChangelogError, and
-    UndecodableRowError for a record that cannot be decoded.
+    If `follow` is set, wait for more changes indefinitely. Raises OutsideError, JobError, PlanError, ChangelogError,
+    and UndecodableRowError for a record that cannot be decoded.
     """
     job = opened(job)
     of = readable_topic(job, name)
@@ -77,14 +77,18 @@ def table(job: JobFile, name: str) -> pa.Table:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some changes of a topic, and dead letters for the records that could not be decoded."""
+    """Consecutive changes of a topic, and dead letters for the records that could not be decoded."""
 
     rows: Rows
     letters: Sequence[DeadLetter]
 
 
 def read(job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool) -> Iterator[Chunk]:
-    """Yield the changes of a topic in chunks. With `tolerate`, records that cannot be decoded become dead letters."""
+    """Yield the changes of a topic in chunks. If `follow` is set, wait for more changes indefinitely.
+
+    If `tolerate` is set, records that cannot be decoded become dead letters. Otherwise the first one raises
+    UndecodableRowError.
+    """
     cluster, at = Cluster(job.brokers), dict[At, int]()
     decoder = Decoder(PhysicalScan(of.table, of, _as_it_is(of.declared)), open_registry(job), tolerate=tolerate)
     in_order = [of.topic] if of.mode == "upsert" else []
@@ -109,7 +113,7 @@ def read(job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool) -> 
 
 
 class TopicFold:
-    """The rows that a topic's changes add up to: one per key for an upsert topic, otherwise a multiset."""
+    """The rows that result from a topic's changes: one per key for an upsert topic, otherwise a multiset."""
 
     def __init__(self, of: SourceTable) -> None:
         self._of = of
@@ -136,10 +140,10 @@ class TopicFold:
 
     @property
     def payload(self) -> pa.BinaryArray:
-        """The rows, packed; each as many times as it is present."""
+        """The rows in packed form. Duplicates are repeated."""
         return pa.array([*self._by_key.values(), *(self._sent[row] for row in self._rows.elements())], pa.binary())
 
 
 def _as_it_is(record: Record) -> Calc:
-    """Return a calc that reads all columns. It is never run; the decoder only takes the columns from it."""
+    """Return a calc that reads all columns. It is never run: the decoder uses only its columns."""
     return Calc(record, record, (), Key((), ()))

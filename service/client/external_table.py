@@ -32,7 +32,7 @@ def opened(job: JobFile) -> Job:
 
 
 def readable_topic(job: Job, name: str) -> SourceTable:
-    """Return the sink of this name, or else the table, in a form that can be read.
+    """Return the sink or table of this name in a form that can be read. A sink takes precedence.
 
     Raises OutsideError, JobError, PlanError or RegistryError.
     """

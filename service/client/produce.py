@@ -36,10 +36,10 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 
 
 class Producer:
-    """Writes to the topic of a table. As a context manager, it flushes all rows at the end.
+    """A producer for the topic of a table. As a context manager, it flushes all rows at the end.
 
-    Row values are Python values or in their JSON form; a missing column is NULL. If the table has a primary key, it is
-    the record key, so that the changes of a row stay in order.
+    The values of a row are Python values or their JSON forms; a missing column is NULL. If the table has a primary key,
+    it becomes the record key, so that the changes of a row stay in order.
 
     Raises OutsideError for a change that the table cannot take. May also raise JobError, RegistryError or
     ChangelogError.
@@ -76,7 +76,7 @@ class Producer:
         self.send("+U", after)
 
     def delete(self, row: Mapping[str, Any]) -> None:
-        """Delete a row. For an upsert table its key columns are enough."""
+        """Delete a row. For an upsert table, the key columns are enough."""
         self.send("-D", row)
 
     def send(self, kind: str, row: Mapping[str, Any]) -> None:
@@ -130,7 +130,7 @@ class Producer:
 
 
 def forms(job: Job, of: SourceTable, record: Record) -> Forms:
-    """Return the formats of values and keys in which the table is read."""
+    """Return the formats of values and keys that the job expects in the topic of the table."""
     key = of.key if of.primary_key else None
     value = _form(job, of.topic, record, of.format, "value")
     return Forms(value, None if key is None else _form(job, of.topic, key, of.key_format or of.format, "key"))

@@ -30,16 +30,16 @@ _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0
 _JAVA = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC"]
 _BRIEFLY = "-XX:TieredStopAtLevel=1"
-"""Limits Java to its fast compiler. The broker starts in 8 s of processor time, not 12, and idles at half the load."""
+"""Limits Java to its fast compiler. The broker starts in 8 s of CPU time, not 12, and idles at half the load."""
 
-# The pipe on standard input is watched by a background shell; the foreground shell becomes Java and keeps its pid.
+# A background shell watches the pipe on standard input. The foreground shell becomes Java, which keeps its pid.
 _UNTIL_PIPE_CLOSES = 'exec 3<&0; (cat >/dev/null <&3; kill $$ 2>/dev/null) & exec "$@" 3<&- </dev/null'
 
 log = logging.getLogger("rowkind.dev")
 
 
 class Broker:
-    """One broker on 127.0.0.1, a context manager.
+    """A broker on 127.0.0.1, as a context manager.
 
     - `data`: the folder that keeps the topics between runs; None for a temporary folder that is deleted at the end.
     - `port`: the port; None for a free one.
@@ -71,7 +71,7 @@ class Broker:
     @property
     def pid(self) -> int:
         """The id of the broker's process, while it is running."""
-        assert self._process is not None, "it was started"
+        assert self._process is not None, "the broker is running"
         return self._process.pid
 
     def __enter__(self) -> Self:
@@ -82,13 +82,15 @@ class Broker:
         self.stop()
 
     def start(self) -> None:
-        """Start, and return when topics and transactions work. Raises BrokerStartError or DownloadError."""
+        """Start the broker, and return when topics and transactions work. Raises BrokerStartError or DownloadError."""
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="rowkind-broker-")
         folder = self._data or Path(self._temporary.name if self._temporary else "")
         folder.mkdir(parents=True, exist_ok=True)
         if _listens(self.port):
-            raise BrokerStartError(f"Port {self.port} is in use: choose another one with --port, or stop its process.")
+            raise BrokerStartError(
+                f"Port {self.port} is in use: choose another one with --port, or stop the process that uses it."
+            )
         self._take(folder)
         try:
             self._launch(folder)
@@ -146,14 +148,14 @@ class Broker:
             )
 
     def _wait(self, output: Path) -> None:
-        assert self._process is not None, "the broker is started before it is waited for"
+        assert self._process is not None, "the broker has been started"
         deadline = time.monotonic() + _START_SECONDS
         while not _listens(self.port):
             if self._process.poll() is not None:
-                raise BrokerStartError(f"The broker ended while starting; its log says:\n{_tail(output)}")
+                raise BrokerStartError(f"The broker exited while starting; its log says:\n{_tail(output)}")
             if time.monotonic() > deadline:
                 raise BrokerStartError(
-                    f"The broker did not answer within {_START_SECONDS:.0f} s; its log says:\n{_tail(output)}"
+                    f"The broker did not respond within {_START_SECONDS:.0f} s; its log says:\n{_tail(output)}"
                 )
             time.sleep(0.05)
         config: dict[str, str | int | float | bool] = {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
@@ -162,7 +164,7 @@ class Broker:
             warm_up = Producer({**config, "transactional.id": "rowkind-dev-warm-up"})
             warm_up.init_transactions(_START_SECONDS)
         except KafkaException as error:
-            raise BrokerStartError(f"The broker does not answer: {error}; its log says:\n{_tail(output)}") from None
+            raise BrokerStartError(f"The broker does not respond: {error}; its log says:\n{_tail(output)}") from None
 
 
 def _settings(logs: Path, port: int, controller: int) -> dict[str, str | int]:

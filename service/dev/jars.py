@@ -1,4 +1,4 @@
-"""The embedded broker's jars, and the error of a broker that does not start."""
+"""The embedded broker's jars, and the error for a broker that does not start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MODULE: Module = ("org.apache.kafka", "kafka_2.13", KAFKA)
 
 
 class BrokerStartError(RowkindError):
-    """The broker could not start, ended or did not answer. The message quotes its log if there is one."""
+    """The broker did not start, exited or did not respond. The message quotes the broker's log if there is one."""
 
 
 def kafka_jars() -> Path:
@@ -28,5 +28,5 @@ def class_path() -> str:
 
 
 def logging_jars() -> list[str]:
-    """Return the jars with which a Java program can log."""
+    """Return pyspark's jars for logging, without which a Java program cannot log."""
     return [str(path) for name in ("slf4j-api", "log4j-*") for path in spark_jars(f"{name}-*.jar")]

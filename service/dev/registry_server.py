@@ -1,7 +1,7 @@
 """Serve a folder of schemas through Confluent's Schema Registry HTTP API, for clients that need it.
 
-It has the calls that Avro producers and consumers make: register, look up, and read by id, GUID, subject and version.
-There are no compatibility checks, and schemas cannot be deleted.
+The server supports the calls of Avro producers and consumers: register, look up, and read by id, GUID, subject and
+version. It does not check compatibility, and schemas cannot be deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Refusal(Exception):  # noqa: N818 -- it becomes an answer
 
 
 class RegistryServer(HttpServer):
-    """Serves the folder on 127.0.0.1."""
+    """An HTTP server for a folder of schemas on 127.0.0.1."""
 
     def __init__(self, registry: FolderRegistry, port: int) -> None:
         handler = type("RegistryHandler", (_RegistryHandler,), {"registry": registry, "protocol_version": "HTTP/1.1"})
@@ -70,7 +70,7 @@ class _RegistryHandler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
-        """Log nothing: a line per request would be too much."""
+        """Log nothing, because a line per request would be too much."""
 
 
 def _nothing(*_: object) -> Any:
@@ -84,11 +84,11 @@ def _schema(body: bytes) -> Record:
             raise _Refusal(422, _INVALID, "only Avro schemas without references are supported")
         return Record.parse(asked["schema"])
     except (AvroError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise _Refusal(422, _INVALID, f"this is not a schema: {error}") from None
+        raise _Refusal(422, _INVALID, f"the schema is not valid: {error}") from None
 
 
 def _register(registry: FolderRegistry, body: bytes, subject: str) -> Any:
-    """Register a schema. Confluent's serializer takes the GUID for record headers from this or a look-up's response."""
+    """Register a schema. Confluent's serializer takes the GUID for headers from this response, or that of a look-up."""
     schema = _schema(body)
     try:
         registry.register(subject, schema)

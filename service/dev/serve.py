@@ -28,7 +28,7 @@ def serve(port: int, registry_port: int, data: Path) -> None:
         server = RegistryServer(FolderRegistry(schemas), registry_port)
     except OSError:
         raise BrokerStartError(
-            f"Port {registry_port} is in use: choose another one with --registry-port, or stop its process."
+            f"Port {registry_port} is in use: choose another with --registry-port, or stop the process that uses it."
         ) from None
     with server as registry, Broker(data / "kafka", port) as broker:
         click.echo("Kafka and a schema registry are running. Use them in a job file:\n")

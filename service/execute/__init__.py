@@ -1,1 +1,1 @@
-"""Execution of physical plan nodes over blocks, on every engine: calcs, expressions, members of a stage."""
+"""Execution of physical plan nodes over blocks, for every engine: calcs, expressions and the members of a stage."""

@@ -1,4 +1,4 @@
-"""Arguments of aggregate functions: the input that a call reads from a row, and how to read values back from results.
+"""Arguments of aggregate functions: the input that a call reads from a row, and the decoding of its results.
 
     column    a column unchanged
     doubles   one or two columns as DOUBLE, NULL if one of them is: for variances and similar functions
@@ -45,14 +45,14 @@ class Argument(Protocol):
 
     @property
     def type(self) -> pa.DataType:
-        """Its Arrow type."""
+        """The argument's Arrow type."""
 
     def of(self, rows: Decoded) -> pa.Array:
-        """Return the argument's value in each row."""
+        """Return the argument's value for each row."""
 
 
 def argument_of(call: PhysicalAggregateCall, record: Record) -> Argument | None:
-    """Return the argument of a call over rows of a record; None for COUNT(*)."""
+    """Return the argument of a call over rows of `record`; None for COUNT(*)."""
     if not call.arguments:
         return None
     if isinstance(call.function, PythonFunction):
@@ -72,7 +72,7 @@ def argument_of(call: PhysicalAggregateCall, record: Record) -> Argument | None:
 
 
 def whole_type(call: PhysicalAggregateCall, types: Sequence[Type]) -> pa.DataType:
-    """Return the argument type of a call in two steps, given the types that its first step reads."""
+    """Return the argument type of a two-step call, given the types that its first step reads."""
     if call.function in MOMENTS:
         return AsDoubles(tuple(map(str, range(len(types))))).type
     return types[0].arrow if types else pa.int64()
@@ -80,7 +80,7 @@ def whole_type(call: PhysicalAggregateCall, types: Sequence[Type]) -> pa.DataTyp
 
 @dataclass(frozen=True)
 class OneColumn:
-    """A column."""
+    """An argument that is a column, unchanged."""
 
     name: str
     type: pa.DataType
@@ -92,18 +92,18 @@ class OneColumn:
 
 @dataclass(frozen=True)
 class AsDoubles:
-    """One column as DOUBLE, or a struct of two, which is NULL if one of them is."""
+    """An argument that is one column as DOUBLE, or a struct of two such columns, which is NULL if one of them is."""
 
     columns: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The columns, marked as doubles."""
+        """A name made of the columns, with a mark for doubles."""
         return "\0".join(("doubles", *self.columns))
 
     @property
     def type(self) -> pa.DataType:
-        """A double, or a struct of two."""
+        """A double, or a struct of two doubles."""
         if len(self.columns) == 1:
             return pa.float64()
         return pa.struct([pa.field(str(number), pa.float64()) for number in range(len(self.columns))])
@@ -119,7 +119,7 @@ class AsDoubles:
 
 @dataclass(frozen=True)
 class Structs:
-    """Several columns as one struct column. A struct is NULL if a field is, unless the function is called on NULLs."""
+    """An argument that is a struct of columns. It is NULL if a field is NULL, unless the function accepts NULLs."""
 
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -127,12 +127,12 @@ class Structs:
 
     @property
     def name(self) -> str:
-        """The columns, marked as structs."""
+        """A name made of the columns, with a mark for structs."""
         return "\0".join(("structs", str(self.with_nulls), *self.columns))
 
     @property
     def type(self) -> pa.DataType:
-        """A struct with one field per column, named by its number."""
+        """A struct with one field per column. Fields are named by their numbers."""
         return pa.struct([pa.field(f"{number}", each) for number, each in enumerate(self.types)])
 
     def of(self, rows: Decoded) -> pa.StructArray:
@@ -145,22 +145,25 @@ class Structs:
 
 @dataclass(frozen=True)
 class Packed:
-    """Several columns as one, equal if all columns are; NULL if one column is, as COUNT(DISTINCT a, b) requires."""
+    """An argument that packs columns into bytes: equal if all columns are equal, NULL if one column is NULL.
+
+    COUNT(DISTINCT a, b) requires both.
+    """
 
     columns: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The columns."""
+        """A name made of the columns."""
         return "\0".join(self.columns)
 
     @property
     def type(self) -> pa.DataType:
-        """Bytes."""
+        """The Arrow type of bytes."""
         return pa.binary()
 
     def of(self, rows: Decoded) -> pa.Array:
-        """Return the columns, packed."""
+        """Return the packed columns of each row."""
         columns = [rows.column(name) for name in self.columns]
         there = _all_there(columns)
         packed = join_bytes([comparable(column) for column in columns])
@@ -169,30 +172,33 @@ class Packed:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Bytes that compare as `order` does: the order's bytes, the value as a row of `record`, and that row's length."""
+    """An argument that packs the bytes of `order`, the value as a row of `record`, and that row's length.
+
+    These bytes sort as `order` does.
+    """
 
     record: Record
     order: str
 
     @property
     def name(self) -> str:
-        """The order and the value."""
+        """A name made of the order and the value, with a mark for ranked values."""
         return "\0".join(("ranked", self.order, *self.record.names))
 
     @property
     def type(self) -> pa.DataType:
-        """Bytes."""
+        """The Arrow type of bytes."""
         return pa.binary()
 
     def of(self, rows: Decoded) -> pa.Array:
-        """Return the order with the value, NULL if the order is."""
+        """Return the packed order and value of each row; NULL if the order is NULL."""
         order, value = rows.column(self.order), _packed(rows, self.record)
         length = pc.binary_length(value).cast(pa.int32()).to_numpy(zero_copy_only=False)
         bytes_ = join_bytes([comparable(order), value, fixed_width(length, _LENGTH, len(value))])
         return pc.if_else(order.is_valid(), bytes_, pa.scalar(None, pa.binary())) if order.null_count else bytes_
 
     def value(self, column: pa.BinaryArray) -> pa.Array:
-        """Return the values in such bytes; NULL for NULL."""
+        """Decode the values in such bytes. NULL stays NULL."""
 
         def cut(ranked: pa.BinaryArray) -> pa.BinaryArray:
             data, ends = data_of(ranked), offsets_of(ranked)[1:].astype(np.int64)
@@ -204,26 +210,26 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Entry:
-    """Columns packed as a row of `record`. The first column is the value."""
+    """An argument that packs columns as a row of `record`. The first column is the value."""
 
     record: Record
 
     @property
     def name(self) -> str:
-        """The columns."""
+        """A name made of the columns, with a mark for packed rows."""
         return "\0".join(("entry", *self.record.names))
 
     @property
     def type(self) -> pa.DataType:
-        """Bytes."""
+        """The Arrow type of bytes."""
         return pa.binary()
 
     def of(self, rows: Decoded) -> pa.Array:
-        """Return the columns, packed."""
+        """Return the packed columns of each row."""
         return _packed(rows, self.record)
 
     def value(self, column: pa.BinaryArray) -> pa.Array:
-        """Return the values in such bytes; NULL for NULL."""
+        """Decode the values in such bytes. NULL stays NULL."""
         return _of_valid(column, lambda packed: codec.read(self.record, packed).column(self.record.names[0]))
 
 

@@ -1,6 +1,6 @@
-"""Converts an aggregation of the plan to the operator's spec, which knows how to read packed rows.
+"""Conversion of a plan's aggregation to the operator's spec, which can read packed rows.
 
-The operator and the partial step of the calc that leads to it share the spec, so both read and write the same bytes.
+The operator and the first step in the calc before it share the spec, so both read and write the same bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rowkind.service.python.function import PythonFunction
 
 @lru_cache(maxsize=64)
 def spec_of(aggregation: Aggregation) -> AggregateSpec:
-    """Return the spec for the aggregate operator and for `operators.aggregate.partial.partial`. It pickles."""
+    """Return the picklable spec for the aggregate operator and for `operators.aggregate.partial.partial`."""
     record, ending = aggregation.input, aggregation.ending
     arguments = {call.name: argument for call in aggregation.calls if (argument := argument_of(call, record))}
     read = {argument.name: argument for argument in arguments.values()}
@@ -49,13 +49,13 @@ def spec_of(aggregation: Aggregation) -> AggregateSpec:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments and filters of all calls, read from packed rows of `record`."""
+    """Reads the arguments and filters of all calls from packed rows of `record`."""
 
     record: Record
     each: tuple[Argument, ...]
 
     def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-        """Return each argument under the name by which the operator's calls ask for it."""
+        """Return the arguments, keyed by the names by which the operator's calls ask for them."""
         rows = codec.read(self.record, payloads)
         return {argument.name: argument.of(rows) for argument in self.each}
 
@@ -83,13 +83,13 @@ class Group:
 
 @dataclass(frozen=True)
 class ResultPacking:
-    """Packs the results of the calls as the fields of `record`. Each reader decodes results that are bytes."""
+    """Packs the results of the calls as rows of `record`. The readers decode results that are bytes."""
 
     record: Record
     readers: tuple[Ranked | Entry | None, ...]
 
     def __call__(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-        """Return the packed results of each group, from one column per call."""
+        """Return the packed results of each group, given one column per call."""
         pairs = zip(columns, self.readers, strict=True)
         values = [column if reader is None else reader.value(column) for column, reader in pairs]
         return codec.encode(self.record, dict(zip(self.record.names, values, strict=True)))
@@ -118,7 +118,7 @@ def _call(call: PhysicalAggregateCall, argument: Argument | None, record: Record
 
 
 def _reader(call: PhysicalAggregateCall, argument: Argument | None) -> Ranked | Entry | None:
-    """Return the reader that decodes the bytes of an extreme into a value."""
+    """Return the reader that decodes a call's result from bytes; None if its result is not bytes."""
     if isinstance(argument, Ranked):
         return argument
     return argument if isinstance(argument, Entry) and call.function not in GATHERED else None

@@ -1,4 +1,4 @@
-"""Cuts an operator's output into blocks, and counts it in the counters that travel with the blocks."""
+"""Division of an operator's output into blocks, and the counters that travel with the blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cut(batch: Batch, limit: int | None = None) -> Iterator[Batch]:
 
 
 def rows_by_kind(kind: Int8s) -> dict[str, int]:
-    """Count the changes of each row kind, by its symbol."""
+    """Return the number of changes of each row kind, keyed by the kind's symbol."""
     return {SYMBOLS[ordinal]: int(count) for ordinal, count in enumerate(np.bincount(kind)) if count}
 
 
@@ -41,7 +41,7 @@ class Tally:
 
     @property
     def counters(self) -> Counters:
-        """All samples by name."""
+        """All samples, by name."""
         return self._samples
 
     def add_rows_in(self, kind: Int8s) -> None:
@@ -57,7 +57,7 @@ class Tally:
             self._add("rowkind_operator_refreshes_total", refreshes)
 
     def add_seconds(self, stage: Literal["state", "operator", "calc"], seconds: float) -> None:
-        """Count the time spent in a stage of the operator."""
+        """Add the time spent in a stage of the operator."""
         self._add("rowkind_operator_seconds_total", seconds, stage=stage)
 
     def add_unmatched(self, count: int) -> None:
@@ -65,7 +65,7 @@ class Tally:
         self._add("rowkind_unmatched_retractions_total", count)
 
     def add_broken(self, broken: Broken) -> None:
-        """Count changes that violate a table's declared constraints, and record where."""
+        """Count changes that violate a table's declared constraints, and record their offset."""
         add(self._samples, broken.counters)
 
     def add_failed(self, count: int) -> None:
@@ -81,11 +81,11 @@ class Tally:
         self._add("rowkind_late_rows_total", count)
 
     def set_due(self, shard: int, due_ms: float) -> None:
-        """Set the time at which a shard next has work to do without input; infinity for never."""
+        """Set the time at which a shard next has work to do even without input; infinity for never."""
         self._add("rowkind_next_due_timestamp_seconds", due_ms / 1000, shard=shard)
 
     def add_merged(self, rows: int) -> None:
-        """Count rows of state that were read by merges."""
+        """Count rows of state that merges have read."""
         self._add("rowkind_state_merged_rows_total", rows)
 
     def set_state(self, shard: int, size: StateSize) -> None:

@@ -1,4 +1,4 @@
-"""Processing between two operators: expand, filter, projection, and the key and shard of each row's next consumer.
+"""Processing between two operators: expands, filter, projection, and each row's key and shard for the next consumer.
 
 A calc works on whole columns. It decodes each field that an expression needs once, evaluates all expressions together,
 and copies the packed bytes of every other column.
@@ -39,17 +39,17 @@ from rowkind.service.physical.keys import Key, SubKeyPart
 
 
 def run(calc: Calc, rows: Rows) -> Changes:
-    """Return the changes of `batch` without its refreshes."""
+    """Apply a calc to rows and return the changes, without refreshes (see `batch`)."""
     return batch(calc, rows).changes
 
 
 def batch(calc: Calc, rows: Rows, without: Mask | None = None) -> Batch:
-    """Return the rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
+    """Filter and project rows, and add the side, hash, key and sub-key for the consumer.
 
-    An update is split if a filter drops one half or if its halves have different keys. The remaining halves become -D
-    and +I. Rows that cancel are passed on as refreshes if a downstream operator has a TTL. The first step of an
-    aggregate or a rank is applied last, if the calc has one. Rows in the mask `without` are dropped, whatever the
-    predicate says. Raises ExpressionError.
+    An update is split if a filter drops one of its halves or if its halves have different keys. The remaining halves
+    become -D and +I. Rows that cancel are passed on as refreshes if a downstream operator has a TTL. If the calc has
+    the first step of an aggregate or rank, that step is applied last. Rows in the mask `without` are always dropped,
+    even if the predicate is true. Raises ExpressionError.
     """
     if not calc.expands:
         return _first_step(calc, _live(calc, rows, without))
@@ -67,7 +67,10 @@ def refreshed(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
 
 @dataclass(frozen=True)
 class JoinCondition:
-    """The further condition of a join, over pairs of payloads: true exactly where SQL says TRUE. It pickles."""
+    """The additional condition of a join, over pairs of payloads: true only where the SQL condition is TRUE.
+
+    The condition is picklable.
+    """
 
     expression: Expression
     left: Record
@@ -75,7 +78,7 @@ class JoinCondition:
     on_error: OnError = "fail"
 
     def __call__(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-        """Return whether `left[i]` and `right[i]` match, for every i. Raises RowFailed if errors fail the query."""
+        """Return for every i whether `left[i]` and `right[i]` match. Raises RowFailed if errors fail the query."""
         columns: dict[str, pa.Array] = {}
         for record, payloads in ((self.left, left), (self.right, right)):
             if names := [name for name in self.expression.columns if name in record.names]:
@@ -120,10 +123,10 @@ def _live(calc: Calc, rows: Rows, without: Mask | None) -> Batch:
 
 
 def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Batch:
-    """Send rows of which only the key is known, and possibly a time.
+    """Return the batch for rows of which only the key, and possibly a time, is known.
 
-    If an expression fails on the key, no predicate has ever passed a row with this key, because it would have failed on
-    that row too. So no consumer has a row to replace, and the row is dropped.
+    If an expression fails on the key, no row with this key has ever passed the calc, because the expression would have
+    failed on that row too. So no consumer has a row to replace, and the row is dropped.
     """
     known = {*calc.replaced_by, *([calc.delete_time] if calc.delete_time is not None else [])}
     try:
@@ -136,7 +139,10 @@ def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Batch:
 
 
 def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None = None) -> Batch:
-    """Send the rows. If only the columns `known` are known, the others are NULL, or the closest value of their type."""
+    """Return the batch for the consumer.
+
+    If `known` is set, only these columns are known. The others are NULL, or a zero value if they are NOT NULL.
+    """
     if not len(rows):
         return Batch.empty()
     same = _hands_on(calc)
@@ -181,7 +187,7 @@ def _first_step(calc: Calc, of: Batch) -> Batch:
             try:
                 changes = partial(spec_of(calc.partial), changes)
             except RowFailed:
-                # A function of the job failed. The operator will meet the row again and report it.
+                # A function of the job failed. The operator will process the row again and report the failure.
                 return of
         case LocalTopK(ranking, identity) if len(changes):
             changes = local_top_k(ranking, changes, Identity(calc.output, identity) if identity else None)
@@ -189,13 +195,13 @@ def _first_step(calc: Calc, of: Batch) -> Batch:
 
 
 def _hands_on(calc: Calc) -> bool:
-    """Whether the output equals the input, byte for byte."""
+    """Return whether the output equals the input, byte for byte."""
     input_ = calc.expanded
     return tuple(each.column for each in calc.columns) == input_.names and calc.output.same_rows(input_)
 
 
 def _key(key: Key, values: Values) -> tuple[pa.BinaryArray, Mask]:
-    """Return the key of every row, and where it is NULL in a part that must not match NULL."""
+    """Return every row's key, and a mask of the rows with a NULL in a part that must not match NULL."""
     null = np.zeros(len(values), np.bool_)
     if not key.parts:
         return constant(key.constant or b"", len(values)), null
@@ -222,11 +228,11 @@ def _sub_key(orders: Sequence[SubKeyPart], values: Values) -> pa.BinaryArray:
 
 
 def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tuple[Rows, Int64s, Mask]:
-    """Return the rows that are passed on, and which of them represent only their key.
+    """Return the rows that are passed on, their update numbers, and a mask of those that represent only their key.
 
-    A row that replaces another one without a retraction must not be dropped, or the replaced row would stay. In an
-    upsert stream it becomes a delete. Elsewhere it is passed on together with its own delete, so that the consumer
-    neither keeps a row too many nor misses one.
+    A row that replaces another row without a retraction must not be dropped, or the replaced row would stay. In an
+    upsert stream the row becomes a delete. Elsewhere it is passed on together with its own delete, so that the consumer
+    neither keeps an extra row nor misses one.
     """
     through = _passes(calc, rows) if without is None else _passes_of_others(calc, rows, without)
     none = np.zeros(len(rows), np.bool_)
@@ -250,7 +256,7 @@ def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tup
 
 
 def _behind_their_own(calc: Calc, rows: Rows, halves: Indices) -> Indices:
-    """Return those +U that replace the row of the -U just before them, and not a row of another key."""
+    """Return those +U halves that have the same key as the -U just before them."""
     if not len(halves):
         return halves
     before, after = (read(calc.input, rows.payload.take(pa.array(at))) for at in (halves - 1, halves))
@@ -268,7 +274,7 @@ def _passes_of_others(calc: Calc, rows: Rows, without: Mask) -> Mask:
 
 
 def _passes(calc: Calc, rows: Rows) -> Mask:
-    """Return for which rows the predicate is true. Deletes in an upsert stream are not tested and always pass."""
+    """Return a mask of the rows that satisfy the predicate. Deletes in an upsert stream always pass without a test."""
     if calc.predicate is None or not len(rows):
         return np.ones(len(rows), np.bool_)
     asked = np.ones(len(rows), np.bool_) if not calc.upsert else rows.kind != RowKind.DELETE
@@ -278,7 +284,10 @@ def _passes(calc: Calc, rows: Rows) -> Mask:
 
 
 def _survivors(changes: Changes) -> Mask:
-    """Return which changes remain after equal rows of opposite sign cancel; of equal ones, the latest by seq remain."""
+    """Return a mask of the changes that remain after equal rows with opposite signs cancel.
+
+    Among equal changes, those with the highest seq remain.
+    """
     weight = changes.weight
     if not (weight < 0).any():
         return np.ones(len(changes), np.bool_)
@@ -294,7 +303,7 @@ def _survivors(changes: Changes) -> Mask:
 
 
 def _with_parted_halves(changes: Changes, update: Int64s) -> Changes:
-    """Change halves of updates to -D and +I unless the other half is next to them under the same key and sub-key."""
+    """Change update halves to -D and +I unless the other half is adjacent and has the same key and sub-key."""
     if not update.any():
         return changes
     whole = np.zeros(len(changes), np.bool_)

@@ -17,9 +17,9 @@ from rowkind.service.physical.clocks import Closing, ColumnTime, TimeBounds
 
 @dataclass(frozen=True)
 class TimeOf:
-    """The time of each packed row of `record`: the first ms that is not before it.
+    """Computes the time of each packed row of `record` in ms, rounded up.
 
-    For NULL it is `END`, or `-END` if NULL means a time that has always passed.
+    The result for NULL is `END`, or `-END` if NULL means a time that has always passed.
     """
 
     record: Record
@@ -32,14 +32,14 @@ class TimeOf:
 
 
 def until(record: Record, closing: Closing | None) -> TimeOf | None:
-    """Return the time until which packed rows of `record` are kept; None if time does not evict them."""
+    """Return a function for the time until which packed rows of `record` are kept; None if time does not evict them."""
     return None if closing is None or closing.kept is None else TimeOf(record, closing.kept)
 
 
 def in_ms(values: pa.Array, later_us: int = 0, null: int = END) -> Int64s:
-    """Return the first ms that is not before each time plus `later_us` microseconds; `null` for NULL.
+    """Return each time plus `later_us` microseconds in ms, rounded up; `null` for NULL.
 
-    The sum is computed in ms, whose range covers all times that a column can hold.
+    The sum is computed in ms, because their range covers all times that a column can contain.
     """
     ms, rest_us = _parts(values)
     whole, more_us = divmod(later_us, 1000)
@@ -78,14 +78,14 @@ def _multiplied(values: pa.Array, by: int) -> Int64s:
 
 
 def near_of(bounds: TimeBounds, left: Record, right: Record) -> Near:
-    """Return the bounds on the distance between the times of packed rows of two sides for them to match."""
+    """Return the bounds between the times of two packed rows, one from each side, within which the rows can match."""
     of_left, of_right = MicrosOf(left, ColumnTime(bounds.left)), MicrosOf(right, ColumnTime(bounds.right))
     return Near(of_left, of_right, bounds.earliest, bounds.latest)
 
 
 @dataclass(frozen=True)
 class MicrosOf:
-    """The time of each packed row of `record` in microseconds. For a NULL the result is arbitrary."""
+    """Computes the time of each packed row of `record` in microseconds. The result for NULL is arbitrary."""
 
     record: Record
     time: ColumnTime

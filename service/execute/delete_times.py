@@ -1,9 +1,10 @@
 """End times for rows of a versioned table that are deleted by key alone, as in an upsert topic.
 
-Such a delete has no time of its own. It gets the watermark of its partition at the delete's place in the topic: the
-highest time of the rows before it, less the delay. So it concerns no left row that the watermark has passed, and it
-does not depend on the batches in which the topic is read. The reader knows the rows that it reads, and each shard knows
-the marks of earlier batches (`service.execute.watermarks`). The later of both counts.
+Such a delete has no time of its own. It gets the watermark of its partition at the delete's position in the topic,
+which is the highest time of the rows before the delete, minus the delay. So the delete affects no left row that the
+watermark has passed, and its time does not depend on the batches in which the topic is read. The reader knows the rows
+of the current batch, and each shard knows the marks of earlier batches (`service.execute.watermarks`). The later of the
+two times counts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _YEAR_1_US = -62_135_596_800_000_000
 
 
 def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | None]) -> Rows:
-    """Return the rows of a scan, with times on its deletes if an operator reads them. `known` are earlier marks."""
+    """Return a scan's rows, with times set on deletes if an operator reads these times. `known` are earlier marks."""
     watermark, column, record = scan.scan.source.watermark, scan.delete_time, scan.scan.calc.input
     at = np.flatnonzero(rows.kind == RowKind.DELETE)
     if column is None or watermark is None or not len(at):
@@ -42,19 +43,19 @@ def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | Non
 
 @dataclass(frozen=True)
 class DeleteTimes:
-    """Sets deletes by key that reach an operator to the marks of earlier batches, if these are later."""
+    """Moves deletes by key that reach an operator forward to the marks of earlier batches, if these are later."""
 
     node: PhysicalLookup
 
     @classmethod
     def of(cls, node: PhysicalOperator) -> DeleteTimes | None:
-        """Return the delete times for an operator; None if it has no such deletes."""
+        """Return the delete times for an operator; None if it receives no deletes with times."""
         if not isinstance(node, PhysicalLookup) or not isinstance(node.right, PhysicalScan):
             return None
         return None if node.right.calc.delete_time is None else cls(node)
 
     def __call__(self, changes: Changes, before: Watermarks) -> Changes:
-        """Return the changes with these times."""
+        """Return the changes with the times of deletes moved forward."""
         node = self.node
         at = np.flatnonzero((changes.side == 1) & (changes.kind == RowKind.DELETE))
         if not len(at):
@@ -87,7 +88,7 @@ def _marks(watermark: Watermark, times: pa.Array, rows: Rows, known: Mapping[int
 
 
 def _timed(record: Record, column: str, payload: pa.BinaryArray, at: Indices, reached: Int64s) -> pa.BinaryArray:
-    """Return the rows, packed under `record`, with the times `reached` (microseconds) in the rows at `at`."""
+    """Return packed rows of `record` in which the rows at `at` have the times `reached`, in microseconds."""
     rows = codec.read(record, payload.take(pa.array(at)))
     times = pa.array(reached, pa.timestamp("us")).cast(record.type(column).arrow, safe=False)
     timed = rows.assemble(record, [times if name == column else name for name in record.names])

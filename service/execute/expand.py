@@ -1,7 +1,7 @@
-"""Expands rows: a row becomes one row per element of an array or a map that it has. No state is kept.
+"""Expansion of rows: a row becomes one row per element of its array or map. No state is kept.
 
-Each change of a row becomes a change of every row made from it, with the same arrival number. Where the old and the new
-row of an update both have an element at a place, the result is an update. An element that only one of them has is
+Each change of a row becomes a change of every row made from it, with the same arrival number. If the old and the new
+row of an update both have an element at a position, the result is an update. An element that only one of them has is
 inserted or retracted. Equal halves cancel downstream.
 """
 
@@ -25,8 +25,9 @@ from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import PLACE, Expand
 
 _AT_ONCE = 4_096
-"""Rows that are expanded at a time, because each may become many. With windows of 60 panes they become about 250,000
-rows, a few tens of MB.
+"""The number of rows that are expanded at a time. The number is limited because one row may become many.
+
+With windows of 60 panes, these rows become about 250,000 rows, a few tens of MB.
 """
 
 
@@ -47,7 +48,7 @@ def few_at_a_time(rows: Rows, without: Mask | None, at_once: int | None = None) 
 def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:
     """Return the rows after a calc's expands, under `calc.expanded`. Raises ExpressionError.
 
-    Rows in the mask `without` are dropped, whatever the first predicate says.
+    Rows in the mask `without` are always dropped, even if the first predicate is true.
     """
     record, nulls = calc.input, calc.on_error == "null"
     if without is not None:
@@ -86,7 +87,7 @@ def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
 
 @dataclass(frozen=True)
 class _ExpandedRows:
-    """The output of a step over rows: each row's `carried` columns (None if there are none) and its `elements`."""
+    """The output of an expand step: each row's packed `carried` columns (None if there are none) and its `elements`."""
 
     step: Expand
     carried: pa.BinaryArray | None
@@ -94,13 +95,13 @@ class _ExpandedRows:
 
     @classmethod
     def of(cls, step: Expand, values: Values) -> Self:
-        """Return the expanded rows of rows whose `values` are known."""
+        """Expand rows whose `values` are known."""
         fields = step.output.fields[: len(step.carried)]
         carried = values.packed(Record("Row", fields), step.carried) if fields else None
         return cls(step, carried, _Elements.of(values.of(step.array), inline=step.inline))
 
     def rows(self, of: Indices, place: Int64s) -> pa.BinaryArray:
-        """Return the payloads for these places of these rows."""
+        """Return the payloads for the element positions `place` of the rows `of`."""
         step, carried = self.step, None if self.carried is None else self.carried.take(pa.array(of))
         made = Record("Row", step.output.fields[len(step.carried) :])
         if carried is not None and not made.fields:
@@ -115,7 +116,10 @@ class _ExpandedRows:
 
 @dataclass(frozen=True)
 class _Elements:
-    """The elements of each row's array or map, concatenated: their counts, their starts and their parts."""
+    """The elements of all rows' arrays or maps.
+
+    `counts` and `starts` say which of the concatenated elements belong to each row, and `parts` are their parts.
+    """
 
     counts: Int64s
     starts: Int64s
@@ -133,7 +137,7 @@ class _Elements:
         return cls(counts, offsets[:-1], tuple(array.values.flatten()) if inline else (array.values,))
 
     def column(self, part: int, first: int, of: Indices, place: Int64s) -> pa.Array:
-        """Return one part of the elements at these places of these rows; NULL where the place is negative."""
+        """Return one part of the elements at the positions `place` of the rows `of`; NULL for negative positions."""
         none = place < 0
         if part == PLACE:
             return pa.array((place + first).astype(np.int32), mask=none)
@@ -141,7 +145,10 @@ class _Elements:
 
 
 def _places(counts: Int64s, *, outer: bool) -> tuple[Indices, Int64s]:
-    """Return the row and the place of each output row. With `outer`, a row without elements has place -1."""
+    """Return the row and the element position of each output row.
+
+    If `outer` is set, a row without elements has one output row, with position -1.
+    """
     times = np.maximum(counts, 1) if outer else counts
     of = np.repeat(np.arange(len(counts)), times)
     place = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
@@ -149,7 +156,7 @@ def _places(counts: Int64s, *, outer: bool) -> tuple[Indices, Int64s]:
 
 
 def _with_pads(of: Indices, place: Int64s, rows: int) -> tuple[Indices, Int64s]:
-    """Add one output row with place -1 for each of the first `rows` rows that has no output row."""
+    """Add an output row with position -1 for each of the first `rows` rows that has no output row."""
     missing = np.setdiff1d(np.arange(rows), of)
     of, place = np.concatenate([of, missing]), np.concatenate([place, np.full(len(missing), -1)])
     order = np.argsort(of, kind="stable")
@@ -157,7 +164,7 @@ def _with_pads(of: Indices, place: Int64s, rows: int) -> tuple[Indices, Int64s]:
 
 
 def _by_update(update: Int64s, of: Indices, place: Int64s) -> tuple[Indices, Mask]:
-    """Order the output so that the halves of an update at one place are adjacent, and mark halves that are alone."""
+    """Sort the output so that update halves at the same position are adjacent, and mark halves without a partner."""
     if not update.any():
         return np.arange(len(of)), np.zeros(len(of), np.bool_)
     second = np.zeros(len(update), np.bool_)
@@ -170,7 +177,7 @@ def _by_update(update: Int64s, of: Indices, place: Int64s) -> tuple[Indices, Mas
 
 
 def _apart(rows: Rows, kept: Mask) -> Rows:
-    """Return the rows that are kept. A half of an update whose other half is dropped becomes an insert or a delete."""
+    """Return the rows that are kept. An update half whose other half is dropped becomes an insert or a delete."""
     if kept.all():
         return rows
     update = updates(rows)[kept]

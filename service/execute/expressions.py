@@ -1,9 +1,9 @@
 """Scalar expressions over the columns of a batch, evaluated by DuckDB in one statement.
 
-DuckDB runs in this process and reads Arrow columns in place. Each thread has one connection, created when needed.
-Expressions were checked and translated by the plan. If an expression still fails on some row (an overflow, a failed
-cast), `ExpressionError` is raised, which does not name the row. The caller, who has the rows, finds the row with
-`failing`.
+DuckDB runs in this process and reads Arrow columns in place. Each thread has one connection, which is created when
+needed. The planner has checked and translated all expressions. If an expression still fails on some row (an overflow, a
+failed cast), `ExpressionError` is raised, which does not name the row. The caller, which has the rows, finds the row
+with `failing`.
 """
 
 from __future__ import annotations
@@ -31,29 +31,28 @@ _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
-    # This optimizer would compute a shared subexpression for every row, even one that COALESCE needs for some rows
-    # only.
+    # This optimizer would compute a shared subexpression for every row, even if COALESCE needs it for some rows only.
     "SET disabled_optimizers = 'common_subexpressions'",
 )
 
 
 ADVICE = (
-    "Fix the condition, or set `on_error: dead_letter` or `on_error: null` in the job: rows on which it fails then do "
-    "not satisfy it"
+    "Fix the condition, or set `on_error: dead_letter` or `on_error: null` in the job: rows on which the condition "
+    "fails then do not satisfy it"
 )
 
 
 class ExpressionError(RowkindError):
-    """An expression failed on a row, as by an overflow. Use a wider type, or a CASE that excludes such rows."""
+    """An expression failed on a row, for example with an overflow. Use a wider type, or exclude such rows by a CASE."""
 
 
 def evaluate(
     expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int, *, nulls: bool = False
 ) -> dict[Expression, pa.Array]:
-    """Return the value of each expression in all `length` rows, as its Arrow type.
+    """Return the values of each expression in all `length` rows, as its Arrow type.
 
-    With `nulls`, a nullable expression is NULL where it fails. Raises ExpressionError, which names the first expression
-    that failed, and FunctionError if a function of the job does not fit its declaration.
+    If `nulls` is set, a nullable expression is NULL where it fails. Raises ExpressionError, which names the first
+    expression that failed, or FunctionError if a function of the job does not match its declaration.
     """
     try:
         return _evaluate(expressions, columns, length)
@@ -69,7 +68,7 @@ def evaluate(
 
 
 def failing(rows: Indices, check: Callable[[Indices], object]) -> Iterator[tuple[int, str]]:
-    """Yield the rows on which a check raises ExpressionError, in order, each with the error's text."""
+    """Yield the rows on which `check` raises ExpressionError, in order, each with the error's text."""
     try:
         check(rows)
     except ExpressionError as error:
@@ -81,7 +80,7 @@ def failing(rows: Indices, check: Callable[[Indices], object]) -> Iterator[tuple
 
 
 def row_failed(error: ExpressionError, count: int, check: Callable[[Indices], object]) -> RowFailed:
-    """Return the error for an operator whose condition failed, with the first of `count` rows that fails the check."""
+    """Return the error for an operator whose condition failed, with the first of `count` rows that fails `check`."""
     row, reason = next(failing(np.arange(count), check), (-1, str(error)))
     return RowFailed(reason, row, advice=ADVICE)
 
@@ -146,7 +145,7 @@ def _computed(
 
 
 def truth(values: pa.BooleanArray) -> Mask:
-    """Return where a condition is TRUE, not FALSE or NULL."""
+    """Return a mask of the rows in which a condition is TRUE, and not FALSE or NULL."""
     mask: Mask = values.fill_null(False).to_numpy(zero_copy_only=False)
     return mask if mask.dtype == np.bool_ else mask.astype(np.bool_)
 
@@ -158,7 +157,7 @@ def _statement(expressions: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=8)
 def _connection(process: int, thread: int) -> tuple[Any, dict[str, str]]:  # noqa: ARG001 -- a fork has its own
-    """Return a connection, and the functions of jobs that are registered with it."""
+    """Return a DuckDB connection, and the job functions that are registered with it."""
     import duckdb  # noqa: PLC0415 -- a job without expressions starts without it
 
     connection = duckdb.connect(config={"threads": 1})
@@ -171,7 +170,7 @@ def _connection(process: int, thread: int) -> tuple[Any, dict[str, str]]:  # noq
 
 
 def _reason(text: str) -> str:
-    """Return the line of an error that says what was wrong with a value."""
+    """Return the line of an error message that says what was wrong with a value."""
     _, kernel, raised = text.partition("while executing the UDF: ")
     if kernel:
         # The class of the exception precedes its message.
@@ -180,7 +179,7 @@ def _reason(text: str) -> str:
 
 
 def _data_errors() -> tuple[type[Exception], ...]:
-    """Return DuckDB's exceptions for bad values: failed casts, overflows, `error(…)` and failing kernels."""
+    """Return DuckDB's exceptions for invalid values: failed casts, overflows, `error(…)` and failing kernels."""
     import duckdb  # noqa: PLC0415 -- as above
 
     return duckdb.DataError, duckdb.InvalidInputException, *_fatal_errors()

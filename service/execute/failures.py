@@ -1,8 +1,8 @@
-"""Rows on which an expression fails: the query fails, or the rows are left out and reported.
+"""Handling of rows on which an expression fails: the query fails, or the rows are omitted and reported.
 
-A row that is left out does not pass, as if a predicate had dropped it. The row that it would have replaced is deleted.
-When the left-out row is retracted later, the expression fails again and the retraction is left out too. So the result
-equals that of the query over the other rows.
+An omitted row is treated as if a predicate had dropped it. The row that it would have replaced is deleted. When the
+omitted row is retracted later, the expression fails again, and the retraction is omitted too. So the result equals the
+result of the query over the other rows.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ class LeftOut:
 
 
 def _not_reported(_: LeftOut) -> None:
-    """Report nothing. Unlike a lambda, this function pickles."""
+    """Report nothing. Unlike a lambda, this function is picklable."""
 
 
 @dataclass(frozen=True)
 class OnFailure:
     """The policy for rows on which an expression fails.
 
-    - `of`: whose rows they are: a table, or the operator of a sink. `tables`: the tables whose records the operator's
-      output comes from.
-    - `excused`: rows that are left out even if the query is to fail, as `<of>:<partition>:<offset>`.
-    - `tell`: called with the rows that were left out.
-    - `record`: how to find the record with an arrival number. `skip`: what else the reader of the message can do.
+    - `of`: the table, or the sink's operator, to which the rows belong. `tables`: the tables from whose records the
+      operator's output derives.
+    - `excused`: rows that are omitted even if the policy is to fail, as `<of>:<partition>:<offset>`.
+    - `tell`: called with the omitted rows.
+    - `record`: a template for the position of the record with an arrival number. `skip`: a template for the
+      alternative remedy in error messages.
     """
 
     of: str
@@ -57,23 +58,23 @@ class OnFailure:
     tables: tuple[str, ...] = ()
 
     def place(self, number: ArrivalNumber) -> str:
-        """Describe where to find the record with an arrival number."""
+        """Return the position of the record with an arrival number, for messages."""
         return self.record.format(number) + (f" of {' or '.join(self.tables)}" if self.tables else "")
 
 
 def failed_in_operator(error: RowFailed, failure: OnFailure) -> ExpressionError:
-    """Return the error for an operator that failed on a row, for example in a function of the job over a group.
+    """Return the error for an operator that failed on a row, for example in a job function over a group.
 
-    A row cannot be left out at this point, because its later retraction could not be left out with it.
+    The row cannot be omitted at this point, because its later retraction could not be omitted with it.
     """
     where = f", on the row from {failure.place(ArrivalNumber.of(error.seq))}" if error.seq >= 0 else ""
     return ExpressionError(f"{failure.of}: {error}{where}. {error.advice}.")
 
 
 def run(of: Calc, emitted: Emitted, failure: OnFailure) -> Batch:
-    """Apply a calc to the emitted rows (`calc.batch`), except for rows that are left out.
+    """Apply a calc to the emitted rows (`calc.batch`), except for rows that are omitted.
 
-    Raises ExpressionError with the place of the first row on which the query must fail.
+    Raises ExpressionError with the position of the first row on which the query must fail.
     """
     batch = _run(calc.batch, of, emitted.rows, failure)
     if of.refreshes and len(emitted.refreshes):
@@ -99,7 +100,7 @@ def _run(step: Callable[[Calc, Rows, Mask | None], _Made], of: Calc, rows: Rows,
 def misfits(failed: Rows, reason: str, on_error: OnError, failure: OnFailure) -> None:
     """Report rows that an operator did not emit because a result does not fit its type.
 
-    With `on_error` "fail", raises ExpressionError with the place of the first inserted row that is not excused.
+    If `on_error` is "fail", raises ExpressionError with the position of the first inserted row that is not excused.
     """
     if not len(failed):
         return

@@ -1,7 +1,7 @@
 """Functions over all values of a group: COLLECT_LIST, COLLECT_SET, LISTAGG, the percentiles and MODE.
 
-Values arrive as packed rows: the value, followed by the columns of ORDER BY. Values are sorted by that order, then by
-their own ascending order, or by their bytes if their type has no order. So a result depends on the values only.
+Values arrive as packed rows: the value, followed by the ORDER BY columns. Values are sorted by ORDER BY, then in their
+own ascending order, or by their bytes if their type has no order. So a result depends only on the values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowkind.service.physical.aggregation import PhysicalAggregateCall
 
 @dataclass(frozen=True)
 class Ordered:
-    """The values of all groups, group by group and in order, with the number of times each occurs."""
+    """The sorted values of all groups, group by group, each with its number of occurrences."""
 
     values: pa.Array
     group: Indices
@@ -66,7 +66,7 @@ class Gathering:
         return self._percentiles(ordered)
 
     def _ranks(self, rows: Decoded, packed: pa.BinaryArray) -> Int64s:
-        """Return a number per value that sorts as the value does."""
+        """Return a number for each value that sorts in the same way as the value."""
         keys = [
             comparable(rows.column(column), descending=each.descending, nulls_first=each.nulls_first)
             for column, each in zip(self.call.ordered_by, self.call.order, strict=True)
@@ -78,7 +78,7 @@ class Gathering:
         return ranks
 
     def _joined(self, ordered: Ordered) -> pa.Array:
-        """Return the texts joined with the separator, NULL for a group without texts."""
+        """Return each group's texts, joined with the separator; NULL for a group without texts."""
         offsets, values = _lists(ordered)
         lists = pa.ListArray.from_arrays(pa.array(offsets), values.cast(pa.string()))
         joined = pc.binary_join(lists, self.call.constants[0])
@@ -102,7 +102,7 @@ class Gathering:
 
 
 def _lists(ordered: Ordered) -> tuple[Indices, pa.Array]:
-    """Return where the values of each group begin, and the values, repeated by their number of occurrences."""
+    """Return the offset of each group's values, and the values, repeated as often as they occur."""
     offsets = np.concatenate(([0], np.cumsum(ordered.rows)))
     assert offsets[-1] < 1 << 31, "the groups that one batch touches have more values than one Arrow array can hold"
     each = np.repeat(np.arange(len(ordered.times)), ordered.times)
@@ -110,7 +110,7 @@ def _lists(ordered: Ordered) -> tuple[Indices, pa.Array]:
 
 
 def _mode(ordered: Ordered) -> pa.Array:
-    """Return the most frequent value; of equally frequent values, the first in order."""
+    """Return each group's most frequent value; the first in order if several are equally frequent."""
     order = np.lexsort((-ordered.times, ordered.group))
     group = ordered.group[order]
     first = np.flatnonzero(np.concatenate((np.ones(min(1, len(group)), np.bool_), group[1:] != group[:-1])))
@@ -128,7 +128,7 @@ def _at(ordered: Ordered, number: Int64s) -> tuple[Indices, Int64s]:
 
 
 def _first_beyond(ordered: Ordered, fraction: float) -> pa.Array:
-    """Return the first value at or below which at least this fraction of the rows lies."""
+    """Return each group's first value, in order, at which at least this fraction of the rows is reached."""
     found, there = _at(ordered, np.maximum(np.ceil(ordered.rows * fraction).astype(np.int64) - 1, 0))
     winner = np.full(ordered.count, -1)
     winner[there] = found
@@ -136,7 +136,7 @@ def _first_beyond(ordered: Ordered, fraction: float) -> pa.Array:
 
 
 def _between(ordered: Ordered, fraction: float) -> pa.Array:
-    """Interpolate linearly at this fraction of the way from the first to the last value."""
+    """Interpolate linearly in each group, at this fraction of the way from the first to the last value."""
     position = np.maximum(ordered.rows - 1, 0) * fraction
     low, there = _at(ordered, np.floor(position).astype(np.int64))
     high, _ = _at(ordered, np.ceil(position).astype(np.int64))

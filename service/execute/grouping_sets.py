@@ -1,8 +1,8 @@
-"""Aggregates rows for several grouping sets before they are expanded to one row per set.
+"""Aggregation of rows for several grouping sets, without expanding every row to one row per set.
 
-Rows in one group of the finest set, which has all columns, are in one group of every other set. So only the first row
-of each finest group is expanded, to find its groups in all sets. The rows are then added up into these groups directly.
-This pays off if there are few finest groups. Otherwise each row is expanded to one row per set.
+Rows in the same group of the finest set, which has all columns, are also in the same group of every other set. So only
+the first row of each finest group is expanded, to find its groups in all sets. All rows are then added directly to
+these groups. This pays off if there are few finest groups. Otherwise each row is expanded to one row per set.
 """
 
 from __future__ import annotations
@@ -25,17 +25,22 @@ from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import Expand
 
 _WORTH = 0.3
-"""The largest ratio of finest groups to rows at which this pays off. In memory, a query takes about 60% of the CPU time
-of expanding at a ratio of 0.25, and 30% to 40% at 0.01.
+"""The largest ratio of finest groups to rows at which this pays off.
+
+Compared with expanding every row, a query in memory takes about 60% of the CPU time at a ratio of 0.25, and 30% to 40%
+at 0.01.
 """
 _SAMPLE = 1_024
-"""Number of rows sampled before all are examined. Finding their groups costs 10% to 25% of expanding a row."""
+"""The number of rows that are sampled before all rows are examined.
+
+Finding the group of a row costs 10% to 25% of expanding it.
+"""
 _AT_ONCE = 1 << 20
-"""Rows that are processed at a time, counted over all sets."""
+"""The number of rows that are processed at a time, counted over all sets."""
 
 
 def in_sets(calc: Calc, rows: Rows, live: Callable[[Calc, Rows], Changes]) -> Changes | None:
-    """Return the aggregated rows of all grouping sets; None if each row is to be expanded to one row per set.
+    """Return the aggregated rows of all grouping sets; None if every row should be expanded to one row per set.
 
     `live` applies a calc to rows, without the step that pre-aggregates rows before the shuffle (`Calc.partial`). Raises
     ExpressionError.
@@ -81,12 +86,12 @@ def _added_up(calc: Calc, rows: Rows, sets: int, live: Callable[[Calc, Rows], Ch
     try:
         return add_up(spec, finest, Targets(of_all, places))
     except RowFailed:
-        # A function of the job failed. The operator will meet the row again and report it.
+        # A function of the job failed. The operator will process the row again and report the failure.
         return None
 
 
 def _seem_few(calc: Calc, rows: Rows, live: Callable[[Calc, Rows], Changes], worth: float) -> bool:
-    """Estimate whether rows have few enough groups, from the collisions in a sample (the birthday problem)."""
+    """Estimate from the collisions in a sample whether rows have few enough groups (the birthday problem)."""
     if len(rows) < 4 * _SAMPLE:
         return True
     some = live(calc, _inserted(rows.take(np.arange(_SAMPLE) * (len(rows) // _SAMPLE))))

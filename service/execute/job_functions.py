@@ -1,4 +1,4 @@
-"""Registers the job's own Python functions with DuckDB when an expression calls them."""
+"""Registration of the job's own Python functions with DuckDB, when an expression calls them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_known(connection: Any, known: dict[str, str], function: PythonFunction)
 
 
 def misfit() -> str | None:
-    """Return what is wrong with a function that failed in this thread; None if the row was at fault."""
+    """Return the error in a function that failed in this thread; None if the failure was due to the row."""
     found: str | None = getattr(Caller.fatal, "error", None)
     Caller.fatal.error = None
     return found

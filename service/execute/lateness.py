@@ -1,4 +1,4 @@
-"""Late changes: those that arrive after the watermark has passed everything that they could change."""
+"""Detection of late changes, which arrive after the watermark has passed everything that they could change."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from rowkind.service.physical.tree import inputs
 
 
 def may_be_late(node: PhysicalOperator) -> bool:
-    """Whether changes may be late for an operator. Only watermarks make changes late; the batch's clock does not."""
+    """Return whether changes may be late for an operator. Watermarks make changes late; the batch time does not."""
     return any(closing is not None and closing.clock.tables for closing in node.closings)
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """Decides which of the changes that reach an operator are late. It pickles."""
+    """Decides which of the changes that reach an operator are late. Picklable."""
 
     node: PhysicalOperator
 
     def __call__(self, changes: Changes, watermark: int) -> Mask:
-        """Return which changes are late when the watermark has reached this time, in ms."""
+        """Return a mask of the changes that are late if the watermark has reached the time `watermark`, in ms."""
         if watermark == BEGINNING or not len(changes):
             return np.zeros(len(changes), np.bool_)
         late: Mask = self.times(changes) <= watermark
         return late
 
     def times(self, changes: Changes) -> Int64s:
-        """Return for each change the watermark, in ms, at which it is late; `END` for never."""
+        """Return the watermark, in ms, at which each change becomes late; `END` if it never does."""
         if isinstance(self.node, PhysicalAggregate):
             return self._of_groups(self.node, changes)
         found = np.full(len(changes), END)
@@ -54,7 +54,7 @@ class Lateness:
         return found
 
     def _of_versions(self, side: int) -> bool:
-        """Whether the side has versions, whose deletes take effect from the watermark on and are never late."""
+        """Return whether the side has versions, whose deletes take effect at the watermark and so are never late."""
         node = self.node
         return side == 1 and isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions
 
@@ -66,7 +66,7 @@ class Lateness:
 
 
 def _by_key(calc: Calc, time: str) -> bool:
-    """Whether deletes may carry a key alone, without this output column. They remove the row that is still there."""
+    """Return whether deletes may carry only a key, without the output column `time`. They delete the stored row."""
     bring = {
         name for name, each in zip(calc.output.names, calc.columns, strict=True) if each.column in calc.replaced_by
     }

@@ -1,4 +1,4 @@
-"""The operator of a lookup, and the positions of its rows in time."""
+"""Construction of lookup operators, and the positions of their rows in time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rowkind.service.physical.time_match import Comparison, TimeMatch
 
 @dataclass(frozen=True)
 class PlacesOf:
-    """Positions of packed rows of `record` by a time or number column (`temporal_join.asof`). It pickles.
+    """Computes positions of packed rows of `record` from a time or number column (`temporal_join.asof`). Picklable.
 
-    `comparison` compares the left time with the right one. `left`: the rows are left rows.
+    `comparison` compares the left time with the right one. `left` says whether the rows are left rows.
     """
 
     record: Record
@@ -73,7 +73,7 @@ def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refre
 
 
 def _deletes(node: PhysicalLookup) -> Deletes:
-    """Return what the deletes of a lookup's versions carry."""
+    """Return the kind of deletes that end a lookup's versions."""
     if not (isinstance(node.right, PhysicalScan) and node.right.source.mode == "upsert"):
         return "with rows"
     return "by key, timed" if node.right.calc.delete_time is not None else "by key"

@@ -1,4 +1,4 @@
-"""Packed rows for MATCH_RECOGNIZE: reads them for the search, and packs the rows of matches."""
+"""Access to packed rows for MATCH_RECOGNIZE: decoding for the search, and packing of the rows of matches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rowkind.service.physical.operators import PhysicalMatch
 
 
 def match_spec(node: PhysicalMatch) -> MatchSpec:
-    """Return the spec of a pattern's operator."""
+    """Return the spec of the operator for a row pattern."""
     matching, row = node.matching, node.input.calc.output
     conditions = (None if each is None else tuple(call.call for call in each.calls) for each in matching.conditions)
     calls = tuple(each.call for each in matching.calls)
@@ -54,7 +54,7 @@ def match_spec(node: PhysicalMatch) -> MatchSpec:
 
 @dataclass(frozen=True)
 class MatchReader:
-    """Decodes packed rows of `row` for a search. Its output is packed under `output`."""
+    """Decodes packed rows of the record `row` for a search. Rows of matches have the record `output`."""
 
     row: Record
     output: Record
@@ -68,7 +68,7 @@ class MatchReader:
 
 @dataclass(frozen=True)
 class MatchRows:
-    """Rows that are searched.
+    """The decoded rows of a search.
 
     Conditions are evaluated for many rows at once, including rows that the search may not reach. So a condition that
     fails on a row raises no error until the search reaches that row.
@@ -85,7 +85,7 @@ class MatchRows:
         return self._values[column]
 
     def test(self, variable: int, rows: Indices, arguments: Sequence[Sequence[Any] | Indices]) -> Int8s:
-        """Return whether rows fulfil a variable's condition, or that it failed on them."""
+        """Return for each row whether it satisfies a variable's condition, or that the condition failed on it."""
         columns = self._columns(variable, rows, arguments)
         try:
             return self._held(variable, columns, len(rows))
@@ -97,7 +97,7 @@ class MatchRows:
         return held
 
     def fail(self, variable: int, row: int, arguments: CallResults) -> None:
-        """Raise RowFailed for a row on which a condition fails."""
+        """Raise RowFailed for a row on which a variable's condition fails."""
         columns = self._columns(variable, np.array([row]), [[each] for each in arguments])
         try:
             self._held(variable, columns, 1)
@@ -142,7 +142,7 @@ class MatchRows:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Convert values to types that Python can represent in full: times become numbers."""
+    """Convert values to types that Python can represent without loss: times become numbers."""
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32())
     return values.cast(pa.int64()) if pa.types.is_temporal(values.type) else values

@@ -1,7 +1,7 @@
-"""The members of a stage: operators of one level of a graph, and how changes are addressed to them.
+"""The members of a stage, which are the operators of one graph level, and the addresses of their changes.
 
 Each operator and each sink of a graph numbers its own sides. In transit, a change's side is an address: the consumer's
-own side plus `SIDES` times the consumer's place.
+own side plus `SIDES` times the consumer's position in the graph.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from rowkind.service.physical.graph import Exit
 from rowkind.service.physical.source_table import SourceTable
 
 SIDES = 4
-"""The largest number of sides of a consumer."""
+"""The maximum number of sides of a consumer."""
 
 MOST_PLACES = (1 << 15) // SIDES
-"""The largest number of consumers in a graph. An address must fit into the 16 bits of a side."""
+"""The maximum number of consumers in a graph. An address must fit into the 16 bits of a side."""
 
 Wrap = Callable[[Changes], pa.BinaryArray]
-"""Returns the dead letter record of each of these unmatched retractions."""
+"""A function that returns the dead letter record for each unmatched retraction."""
 
 Tell = Callable[[Changes, int], pa.BinaryArray]
-"""Returns the dead letter record of each of these changes, which were late at the given watermark in ms."""
+"""A function that returns the dead letter record for each late change, given the watermark in ms."""
 
 Explain = Callable[[LeftOut], pa.BinaryArray]
-"""Returns the dead letter record of each inserted row among these rows; retracted rows have none."""
+"""A function that returns the dead letter record for each inserted row. Retracted rows have no dead letter."""
 
 
 @dataclass(frozen=True)
 class Member:
     """An operator in a stage.
 
-    - `place`: its place in the graph. `sink`, `node`: its name in the plan, which labels its counters.
-    - `state`: prefix of its state names, part of the checkpoint.
-    - `reads`: the state of other members of its stage that it reads: its own name for that state, and the name in the
-      stage.
-    - `exits`: where its rows go. `sides`: the names of its inputs, for errors.
-    - `sources`: per side, the table whose changes arrive as they were sent; None for other inputs.
-    - `failure`: how errors name the operator, and the policy for rows on which an expression fails.
-    - `always_runs`: the shard in which it emits rows even if there are no changes.
-    - `clock`: the watermark clock that it follows. `waits`: it has work to do when time passes, without changes.
-      `lateness`: decides which changes are late. `delete_times`: sets the times of deletes.
-    - `on_error`: what happens to rows that fail in the operator. `misfit`: the reason given for them.
-    - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails; `tell`:
-      of late changes. None if the job does not ask for them.
+    - `place`: the operator's position in the graph. `sink`, `node`: its name in the plan, which labels its counters.
+    - `state`: the prefix of the operator's state names, which is part of the checkpoint.
+    - `reads`: the state of other members of the stage that the operator reads. It maps the operator's name for that
+      state to its name in the stage.
+    - `exits`: where the operator's rows go. `sides`: the names of its inputs, for error messages.
+    - `sources`: for each side, the table whose changes arrive as they were sent; None for other inputs.
+    - `failure`: how error messages name the operator, and the policy for rows on which an expression fails.
+    - `always_runs`: the shard in which the operator emits rows even if there are no changes.
+    - `clock`: the watermark clock that the operator follows. `waits`: whether it has work to do when time passes, even
+      without changes. `lateness`: decides which changes are late. `delete_times`: sets the times of deletes.
+    - `on_error`: what happens to rows that fail in the operator. `misfit`: the reason that is given for them.
+    - `wrap`, `explain`, `tell`: functions that turn unmatched retractions, rows on which an expression fails, and late
+      changes into dead letters; None if the job does not ask for them.
     """
 
     place: int
@@ -81,26 +81,27 @@ class Member:
     reads: Mapping[str, str] = field(default_factory=dict)
 
     def moment(self, time: Passing) -> int:
-        """Return the time at which it processes a batch.
+        """Return the time at which the operator processes a batch.
 
-        An operator that waits uses the time after the batch, so rows that become due are emitted with that batch.
-        Others use the time before it, so rows that the batch's time evicts are still present for the batch's own rows.
+        An operator that waits uses the time after the batch, so that rows that become due are emitted with that batch.
+        Other operators use the time before the batch, so that rows that the batch's time evicts are still present for
+        the batch's own rows.
         """
         return time.after if self.waits else time.before
 
     @property
     def arrangements(self) -> Mapping[str, str]:
-        """The name in the state of the stage of each arrangement that the operator owns or reads."""
+        """The arrangements that the operator owns or reads, each with its name in the stage's state."""
         return {**{name: arrangement(self.state, name) for name in self.operator.arrangements}, **self.reads}
 
 
 def arrangement(state: str, name: str) -> str:
-    """Return the name of an arrangement in the state of a stage, given its operator's state name."""
+    """Return the name of an arrangement in a stage's state, given its operator's state name."""
     return f"{state}.{name}"
 
 
 def address(batch: Batch, place: int) -> Batch:
-    """Return the batch, which has a consumer's own sides, with addresses instead."""
+    """Return the batch with a consumer's own sides replaced by addresses."""
     assert place < MOST_PLACES, "a graph has more operators and sinks than fit into an address"
     changes, refreshes = (
         replace(part, side=part.side.astype(np.int16) + np.int16(SIDES * place))
@@ -111,7 +112,7 @@ def address(batch: Batch, place: int) -> Batch:
 
 
 def addressed(batch: Batch, place: int) -> Batch:
-    """Return the part of the batch addressed to a consumer, with its own sides."""
+    """Return the part of the batch that is addressed to a consumer, with the consumer's own sides."""
     changes, refreshes = (part.filter(part.side // SIDES == place) for part in (batch.changes, batch.refreshes))
     return Batch(
         replace(changes, side=(changes.side % SIDES).astype(np.int8)),

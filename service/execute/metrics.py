@@ -1,6 +1,6 @@
 """Every metric of the service, in one list.
 
-Readers, operators and writers count into samples, named as in the exposition format (`Counters` of
+Readers, operators and writers count into samples, whose names follow the exposition format (`Counters` of
 `operators.columns.changes`). The samples travel with the blocks to the writer and return to the main process with the
 batch's report. There they are collected in one `Exposition` (`service.monitoring.exposition`), together with the main
 process's own metrics. Names follow Prometheus: base units, `_total` for counters, no label with unbounded values. The
@@ -75,13 +75,14 @@ MetricName = Literal[
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: its name, what it counts in which unit, and the labels of its samples.
+    """A metric, with its unit and the labels of its samples.
 
-    The label `query` is added at the end, and `name`, the job's, to all samples; samples that travel with blocks have
-    neither. An operator shared by several sinks has the label of the first sink. `shards`: samples carry the label
-    `shard` in transit, and this function combines the values of all shards for the exposition. The values may be those
-    of another metric, `made_of`. In transit, each observation of a histogram has the label `made`, the start time in ms
-    that it is measured from. Its value is the number of observations.
+    The exposition adds the label `query`, and the label `name` with the job's name, to all samples; samples that travel
+    with blocks have neither. An operator that several sinks share has the label of the first sink.
+
+    If `shards` is set, samples have the label `shard` in transit, and this function combines the values of all shards
+    for the exposition. The values may be those of another metric, `made_of`. In transit, an observation of a histogram
+    has the label `made`, the start time in ms from which it is measured. Its value is the number of observations.
     """
 
     name: MetricName
@@ -94,7 +95,7 @@ class Metric:
 
 
 def hottest(rows: Collection[float]) -> float:
-    """Return the rows of the fullest shard over the mean of all shards; 1 if there are no rows."""
+    """Return the number of rows in the fullest shard divided by the mean of all shards; 1 if there are no rows."""
     return max(rows) * len(rows) / sum(rows) if any(rows) else 1.0
 
 
@@ -110,15 +111,15 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_info",
         "gauge",
         "1",
-        "Constant 1, with the versions as labels.",
+        "Always 1, with the versions as labels.",
         ("version", "spark", "python", "java"),
     ),
     Metric(
         "rowkind_job_up",
         "gauge",
         "1 or 0",
-        "1 while the job's process answers. In a multi-job service, 0 for a job whose process does not answer: it is "
-        "starting, has ended or was refused. A file that does not contain a job is listed by the file's name.",
+        "1 while the job's process responds. In a multi-job service, 0 for a job whose process does not respond, as "
+        "it is starting, has exited or was refused. A file that does not contain a job is listed by the file's name.",
     ),
     Metric("rowkind_start_timestamp_seconds", "gauge", "Unix time", "Start time of the process."),
     Metric(
@@ -148,8 +149,8 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_incomplete_topic",
         "gauge",
         "1",
-        "1 for an incomplete topic with which the job continues, else 0. Reason lost: a result topic has lost rows. "
-        "Reason deletes: compaction may have removed deletes from a source topic before they were read.",
+        "1 for an incomplete topic with which the job continues, otherwise 0. Reason lost: a result topic has lost "
+        "rows. Reason deletes: compaction may have removed deletes from a source topic before they were read.",
         (*_QUERY, "topic", "reason"),
     ),
     Metric("rowkind_outages_total", "counter", "times", "How often Kafka became unavailable."),
@@ -165,8 +166,8 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_lag_rows",
         "gauge",
         "rows",
-        "Unread offsets up to the end of the partition, including records of open transactions. Transaction markers "
-        "count as offsets, too.",
+        "Number of unread offsets up to the end of the partition, including records of open transactions. Transaction "
+        "markers also count as offsets.",
         _PARTITION,
     ),
     Metric(
@@ -188,8 +189,8 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_latency_seconds",
         "histogram",
         "seconds",
-        "Time from a record's timestamp to the end of its batch, when its results are written. One of sixteen records "
-        "that arrive together is sampled.",
+        "Time from a record's timestamp to the end of its batch, when its results have been written. One in sixteen "
+        "records that arrive together is sampled.",
         _TABLE,
     ),
     Metric("rowkind_committed_offset", "gauge", "offset", "The next offset to be read.", _PARTITION),
@@ -204,7 +205,9 @@ METRICS: tuple[Metric, ...] = (
         "Changes written to a sink's topic, by row kind.",
         ("sink", "kind"),
     ),
-    Metric("rowkind_bytes_out_total", "counter", "bytes", "Keys and values written to a sink's topic.", ("sink",)),
+    Metric(
+        "rowkind_bytes_out_total", "counter", "bytes", "Size of keys and values written to a sink's topic.", ("sink",)
+    ),
     Metric(
         "rowkind_dead_letters_total",
         "counter",
@@ -263,7 +266,7 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_next_due_timestamp_seconds",
         "gauge",
         "Unix time",
-        "When an operator must next act without input; infinite if never.",
+        "When an operator next has work to do even without input; infinite if never.",
         _OPERATOR,
         shards=min,
     ),
@@ -280,7 +283,8 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_batch_seconds_total",
         "counter",
         "seconds",
-        "Time of batches by stage: source, planning, log, tasks, other. Stage commit is a part of all tasks.",
+        "Time of batches by stage: source, planning, log, tasks, other. Stage commit is the sum of all tasks' state "
+        "commits, which are part of stage tasks.",
         (*_QUERY, "stage"),
     ),
     Metric(
@@ -339,8 +343,8 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_state_hottest_shard_ratio",
         "gauge",
         "1",
-        "Rows in an operator's fullest shard divided by the mean: 1 if all shards are equal, the number of shards if "
-        "one shard has all rows. Not meaningful for few rows.",
+        "Rows in an operator's fullest shard divided by the mean: 1 if all shards have equally many rows, the number "
+        "of shards if one shard has all rows. Not meaningful for few rows.",
         _OPERATOR,
         shards=hottest,
         made_of="rowkind_state_rows",
@@ -365,13 +369,13 @@ assert {metric.name for metric in METRICS} == set(get_args(MetricName)), "every 
 
 
 def sample(name: MetricName, /, **labels: object) -> str:
-    """Return the name of a sample with its labels, as in counters."""
+    """Return the name of a sample, including its labels, in the form that counters use."""
     inside = ",".join(f'{label}="{_escape(str(value))}"' for label, value in labels.items())
     return f"{name}{{{inside}}}"
 
 
 def parse(text: str) -> tuple[str, dict[str, str]]:
-    """Split a name from `sample` into the metric's name and the labels."""
+    """Split a sample name from `sample` into the metric's name and the labels."""
     match = _SAMPLE.fullmatch(text)
     assert match is not None, f"no sample's name: {text}"
     return match[1], {label: _unescape(value) for label, value in _LABEL.findall(match[2] or "")}

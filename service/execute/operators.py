@@ -1,4 +1,4 @@
-"""Builds the operator of each stateful node of a plan, as every engine runs it."""
+"""Construction of the operators for a plan's stateful nodes, which all engines run."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _session(node: PhysicalSession, refreshes: bool) -> Operator:
             by_seq=node.state.by_seq,
             counts_unmatched=not _is_upsert(node.input),
             until=_until(node.input, node.state),
-            # A row is late 1 microsecond after that.
+            # A session accepts rows until 1 microsecond before they would be late.
             open=closing.late.later_us - 1 if closing is not None and closing.late.column == node.time else None,
             refreshes=refreshes,
             ends=node.ends,
@@ -214,7 +214,7 @@ def _until(node: PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
 
 
 def sources(node: PhysicalOperator) -> tuple[SourceTable | None, ...]:
-    """Per side, the table whose changes reach the operator as they were sent; None if another operator lies between."""
+    """Return for each side the table whose changes arrive as they were sent; None if they come from an operator."""
     return tuple(each.source if isinstance(each, PhysicalScan) else None for each in node.sides)
 
 
@@ -224,7 +224,7 @@ def tables(node: PhysicalOperator) -> tuple[str, ...]:
 
 
 def _is_upsert(node: PhysicalNode) -> bool:
-    """Whether a delete of a row that never existed is normal, as in an upsert topic, and is not counted."""
+    """Return whether a delete of a row that never existed is normal, as in an upsert topic, and so is not counted."""
     if isinstance(node, PhysicalUnion):
         return any(_is_upsert(each) for each in node.inputs)
     return isinstance(node, PhysicalScan) and node.source.mode == "upsert"
@@ -246,5 +246,5 @@ _OPERATORS: Mapping[type[PhysicalOperator], Callable[[Any, bool], Operator]] = {
 
 
 def operator(node: PhysicalOperator, *, refreshes: bool = False) -> Operator:
-    """Return the operator that runs over the shards of `node`. It pickles. `refreshes`: it emits refreshes."""
+    """Return the picklable operator that runs over the shards of `node`. If `refreshes` is set, it emits refreshes."""
     return _OPERATORS[type(node)](node, refreshes)

@@ -1,9 +1,9 @@
-"""Expressions over times outside DuckDB's range, which is slightly smaller than Arrow's and includes its infinities.
+"""Expressions over far times, which are outside DuckDB's range.
 
-PostgreSQL's infinity arrives as such a time, so comparisons with one must work. An expression is evaluated at two times
-near the end of the range that differ in everything except year and month. If both results are equal, that is also the
-result at the far time. If the two results are the two times, the result is the far time. Anything else is an error of
-the row.
+DuckDB's range is slightly smaller than Arrow's and contains DuckDB's infinities. PostgreSQL's infinity arrives as a far
+time, so comparisons with far times must work. An expression is evaluated at two times near the end of the range that
+differ in everything except year and month. If both results are equal, that is also the result at the far time. If the
+two results are the two times, the result is the far time. In all other cases, the expression fails on the row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _APART_US = 90_061_000_001
 
 @dataclass(frozen=True)
 class _Limits:
-    """The first and the last value of a type that DuckDB can compute with, and the distance between two stand-ins."""
+    """The first and last value of a type that DuckDB supports, and the distance between two stand-ins."""
 
     first: int
     last: int
@@ -58,7 +58,7 @@ def far(columns: Mapping[str, pa.Array]) -> Mapping[str, Mask]:
 
 
 def _beyond(column: pa.Array) -> Mask | None:
-    """Return the rows in which a column has such times, even nested ones; None if its type has no times."""
+    """Return a mask of the rows in which a column contains far times, even nested; None if its type has no times."""
     type_ = column.type
     if (limits := _limits(type_)) is not None:
         values = _numbers(column)
@@ -80,7 +80,7 @@ def _beyond(column: pa.Array) -> Mask | None:
 
 
 def _numbers(column: pa.Array) -> Int64s:
-    """Return times as numbers, 0 for NULL."""
+    """Return times as numbers; 0 for NULL."""
     plain = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     found: Int64s = plain.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return found
@@ -91,7 +91,7 @@ def at_ends(
     columns: Mapping[str, pa.Array],
     beyond: Mapping[str, Mask],
 ) -> tuple[Mapping[Expression, pa.Array], Expression | None]:
-    """Return the values of expressions, and the first expression with an uncertain value in rows with far times."""
+    """Return the values of expressions, and the first expression whose value is uncertain in rows with far times."""
     near, nearer = (
         {name: _near(column, step) if name in beyond else column for name, column in columns.items()} for step in (0, 1)
     )
@@ -112,7 +112,7 @@ def at_ends(
 
 
 def _handed_on(column: pa.Array, stand_ins: Pair, found: Pair) -> Pair:
-    """Replace a stand-in that was returned at both times by the far time that it stood for."""
+    """Replace results that equal the stand-in at both times with the far time that the stand-in represents."""
     if found[0].type != column.type:
         return found
     handed = pc.and_(*(pc.equal(a, b) for a, b in zip(stand_ins, found, strict=True)))
@@ -129,7 +129,7 @@ def _near(column: pa.Array, step: int) -> pa.Array:
 
 
 def _ambiguous(columns: Mapping[str, pa.Array], beyond: Mapping[str, Mask]) -> bool:
-    """Whether a far time is nested in another value, or its row has a second one, which would look the same."""
+    """Return whether a far time is nested in another value, or its row has another one with the same stand-in."""
     if any(_limits(columns[name].type) is None for name in beyond):
         return True
     firsts = None

@@ -1,4 +1,4 @@
-"""Packed rows for OVER: reads the arguments of calls and the ordering column, and packs the results."""
+"""Access to packed rows for OVER: decoding of arguments and the ordering column, and packing of results."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from rowkind.service.physical.over_call import PhysicalWindowCall
 
 @dataclass(frozen=True)
 class ColumnsOf:
-    """Columns of packed rows of `record`, by name."""
+    """Reads columns from packed rows of `record`."""
 
     record: Record
     names: tuple[str, ...]
 
     def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-        """Return the columns."""
+        """Return the columns, by name."""
         rows = codec.read(self.record, payloads)
         return {name: rows.column(name) for name in self.names}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The ordering column of packed rows of `record`, as ascending numbers.
+    """Reads the ordering column from packed rows of `record`, as ascending numbers.
 
-    Times become microseconds, DECIMALs units of their last digit, and doubles order-preserving codes.
+    Times become microseconds, DECIMALs become multiples of their last digit, and doubles become order-preserving codes.
     """
 
     record: Record
     by: OrderMeasure
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """Return the number of each row, and the smallest or the largest number for NULL."""
+        """Return the number of each row; the smallest or the largest number for NULL."""
         values = codec.read(self.record, payloads).column(self.by.column)
         if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
-            # The two ends stand for NULL.
+            # The smallest and the largest number represent NULL.
             in_order = np.clip(in_us(values), LEAST + 1, LARGEST - 1)
             values = pa.array(in_order, mask=~to_mask(values.is_valid()))
         elif pa.types.is_decimal(values.type):
@@ -61,19 +61,19 @@ class Measured:
 
 
 def in_digits(values: pa.Array) -> pa.Array:
-    """Return decimals as whole numbers of their last digit."""
+    """Convert decimals to whole numbers, in units of their last digit."""
     whole = pa.decimal128(values.type.precision, 0)
     return pa.Array.from_buffers(whole, len(values), values.buffers(), offset=values.offset)
 
 
 @dataclass(frozen=True)
 class PackedResults:
-    """Packs results of calls as rows of `record`."""
+    """Packs the results of calls as rows of `record`."""
 
     record: Record
 
     def __call__(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-        """Return the packed row of each result."""
+        """Return one packed row per row of results."""
         return codec.encode(self.record, dict(zip(self.record.names, columns, strict=True)))
 
 

@@ -1,7 +1,7 @@
-"""Calls whose results may not fit their types: SUM and AVG of an aggregate, a window or a pattern.
+"""Calls whose results may not fit their types: SUM and AVG in an aggregate, a window or a pattern.
 
-State is exact, so an overflow affects only the result. The row fails like a row on which an expression fails
-(`service.execute.failures`), and returns when the sum fits again. TRY_SUM is NULL instead, and so is every call with
+State is exact, so an overflow affects only the result. The result row fails like a row on which an expression fails
+(`service.execute.failures`), and is emitted again when the sum fits. TRY_SUM is NULL instead, and so is every call with
 `on_error: null`.
 """
 
@@ -20,7 +20,7 @@ FallibleCall = PhysicalAggregateCall | PhysicalWindowCall | CalledColumn
 
 
 def misfit(node: PhysicalOperator) -> str:
-    """Describe what is wrong with a row that failed in the operator of a node."""
+    """Return the reason why a row failed in the operator of a node."""
     fallible = [call for call in _calls(node) if call.fallible]
     if len(fallible) == 1:
         return f"{fallible[0].text} does not fit {fallible[0].type.required.sql}"

@@ -1,7 +1,7 @@
-"""Detects violations of a table's declared constraints where the row is already at hand.
+"""Detection of violations of a table's declared constraints, where an operator has the row anyway.
 
-    primary_key    a +I of a row that exists
-    exact          a +U of a row that was not retracted before; a -U or -D of a row that does not exist or differs
+    primary_key    a +I for a row that exists
+    exact          a +U for a row that was not retracted before; a -U or -D for a row that does not exist or differs
     not_null       a NULL in a NOT NULL column: such a record is not a row, and becomes a dead letter
 
 The plan relies on these constraints. After a violation of one of the first two, results may be wrong.
@@ -65,12 +65,12 @@ class Broken:
 
     @property
     def error(self) -> BrokenPromiseError:
-        """The error to raise if the job has `promises: fail`."""
+        """The error that is raised if the job has `promises: fail`."""
         return BrokenPromiseError(f"{self}. The job has `promises: fail`; with `promises: warn` it continues.")
 
     @property
     def counters(self) -> dict[str, float]:
-        """The count and the place of the violations, as counters."""
+        """The number of violations and the offset of the first one, as counters."""
         of = {"table": self.table, "promise": self.promise}
         return {
             sample("rowkind_broken_promises_total", **of): self.count,
@@ -79,9 +79,9 @@ class Broken:
 
 
 def broken(output: Output, sources: Sequence[SourceTable | None]) -> Iterator[Broken]:
-    """Yield the violations in a batch. `sources` are the tables whose changes arrive by an operator's sides as sent."""
+    """Yield the violations in a batch. `sources` are the tables whose changes reach an operator's sides unchanged."""
     if not len(output.repeated) and not len(output.unmatched):
-        return  # The usual case. Each filter would cost time in every shard of every batch.
+        return  # This is the usual case. The filters below would cost time in every shard of every batch.
     for side, source in enumerate(sources):
         if source is None:
             continue

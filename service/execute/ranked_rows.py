@@ -1,4 +1,4 @@
-"""Packed rows for a rank: appends rank numbers, filters by a condition, and reads bounds and unique keys."""
+"""Access to packed rows for a rank: appending rank numbers, filtering, and reading bounds and unique keys."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from rowkind.operators.rank.ranking import RankFunction
 
 @dataclass(frozen=True)
 class Numbered:
-    """Appends rank numbers to each row. `numbers` is the record of these columns."""
+    """Appends rank numbers to each row. `numbers` is the record of the appended columns."""
 
     numbers: Record
 
     def __call__(self, payloads: pa.BinaryArray, numbers: Sequence[Int64s]) -> pa.BinaryArray:
-        """Return the rows with their numbers."""
+        """Return the rows with their rank numbers."""
         columns = zip(self.numbers.names, map(pa.array, numbers), strict=True)
         return codec.concat_rows(payloads, codec.encode(self.numbers, dict(columns)))
 
 
 @dataclass(frozen=True)
 class RowFilter:
-    """A condition on a row and its rank numbers, which `functions` compute and whose record is `numbers`."""
+    """A condition on a row and its rank numbers. `functions` compute the numbers, and `numbers` is their record."""
 
     condition: Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
     numbers: Record
     functions: tuple[RankFunction, ...]
 
     def __call__(self, payloads: pa.BinaryArray, numbers: Mapping[RankFunction, Int64s]) -> Mask:
-        """Return the rows for which the condition is true. Raises RowFailed if a failure must fail the query."""
+        """Return a mask of the rows that satisfy the condition. Raises RowFailed if a failure must fail the query."""
         columns = zip(self.numbers.names, self.functions, strict=True)
         given = codec.encode(self.numbers, {name: pa.array(numbers[function]) for name, function in columns})
         return self.condition(payloads, given)
@@ -45,7 +45,7 @@ class RowFilter:
 
 @dataclass(frozen=True)
 class Bound:
-    """A whole-number column of packed rows of `record` that bounds the rank number of the row; 0 for NULL."""
+    """Reads a whole-number column from packed rows of `record` that limits a row's rank number; 0 for NULL."""
 
     record: Record
     column: str
@@ -59,7 +59,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Identity:
-    """The comparable bytes of a unique key's columns, for packed rows of `record`."""
+    """Reads a unique key's columns from packed rows of `record`, as comparable bytes."""
 
     record: Record
     columns: tuple[str, ...]

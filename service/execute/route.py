@@ -1,4 +1,4 @@
-"""Routes rows from an exit to its consumer: applies the calc, addresses the changes and chooses their shard."""
+"""Routing of rows from an exit to its consumer: the calc is applied, and changes get an address and a shard."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from rowkind.service.physical.graph import Exit, GraphScan
 from rowkind.service.physical.keys import Key
 
 Part = tuple[int, int, Batch]
-"""A batch for a shard of a level: the shard, the level, and the batch under the addresses of its consumers."""
+"""A batch for one shard of a level: the shard, the level, and the batch with its consumers' addresses."""
 
 
 def leave(way: Exit, emitted: Emitted, failure: OnFailure) -> Batch:
-    """Return the batch that leaves by this exit, without addresses. Raises ExpressionError."""
+    """Return the batch that an exit sends, without addresses. Raises ExpressionError."""
     batch = failures.run(way.calc, emitted, failure)
     if way.nets is not None:
         # Changes that no consumer needs are dropped before the shuffle.
@@ -36,7 +36,7 @@ def leave(way: Exit, emitted: Emitted, failure: OnFailure) -> Batch:
 
 
 def deliver(way: Exit, batch: Batch, shards: int, own: int | None = None) -> Iterator[Part]:
-    """Yield the batch of this exit by shard. `own` is the shard that it comes from, None for a scan, which has none."""
+    """Yield an exit's batch by shard. `own` is the shard from which the batch comes; None for a scan."""
     batch = address(batch, way.to)
     if way.calc.key.constant is not None:
         yield from ((shard, way.level, batch) for shard in range(shards))
@@ -51,22 +51,22 @@ def deliver(way: Exit, batch: Batch, shards: int, own: int | None = None) -> Ite
 
 
 def _split(way: Exit, changes: Changes, shards: int) -> list[Changes]:
-    """Return the changes by shard."""
+    """Split the changes by shard."""
     if way.spreads:
-        # By content, so that a row and its retraction still meet.
+        # Split by content, so that a row and its retraction still go to the same shard.
         changes = replace(changes, hash=hash64(changes.payload))
     return changes.split(shards, _decisive(way.calc.key, changes))
 
 
 def _decisive(key: Key, changes: Changes) -> Uint64s | None:
-    """Return the hashes of the key parts that decide on the shard; None if all parts do."""
+    """Return the hashes of the key parts that choose the shard; None if all parts do."""
     if not key.apart or not len(changes):
         return None
     return hash64(pc.binary_slice(changes.key, 0, -key.apart * TIMESTAMP_BYTES))
 
 
 def scanned(scan: GraphScan, emitted: Emitted, shards: int, failure: OnFailure | None = None) -> Iterator[Part]:
-    """Yield the output of a scan by shard. Raises ExpressionError."""
+    """Yield a scan's output by shard. Raises ExpressionError."""
     for way in scan.exits:
         yield from deliver(way, leave(way, emitted, failure or of_table(scan)), shards)
 
@@ -84,7 +84,7 @@ def of_table(scan: GraphScan) -> OnFailure:
 
 
 def pieces(parts: Iterable[Part]) -> Iterator[Part]:
-    """Yield the parts in pieces of the size of a block. Parts for the same shard and level are combined."""
+    """Combine the parts for the same shard and level, and yield them in block-sized pieces."""
     together: dict[tuple[int, int], list[Batch]] = defaultdict(list)
     for shard, level, batch in parts:
         if len(batch):
@@ -95,5 +95,5 @@ def pieces(parts: Iterable[Part]) -> Iterator[Part]:
 
 
 def shard_without_key(shards: int) -> int:
-    """Return the shard of the empty key."""
+    """Return the shard for rows with an empty key."""
     return int(hash64(binary([b""]))[0] % shards)

@@ -1,4 +1,4 @@
-"""Packed rows for sessions: reads their times, and appends the window of each row's session."""
+"""Access to packed rows for sessions: reading times, and appending the window of each row's session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.execute.values import read
 
 @dataclass(frozen=True)
 class Times:
-    """A time column of packed rows of `record` that is never NULL."""
+    """Reads a time column, which is never NULL, from packed rows of `record`."""
 
     record: Record
     column: str
@@ -27,12 +27,12 @@ class Times:
 
 @dataclass(frozen=True)
 class Started:
-    """Appends times to each row. `times` is the record of their columns."""
+    """Appends times to each row. `times` is the record of the appended columns."""
 
     times: Record
 
     def __call__(self, payloads: pa.BinaryArray, *micros: Int64s) -> pa.BinaryArray:
-        """Return the rows with their times, which are given per column in microseconds since the epoch."""
+        """Return the rows with times appended. Each column of times is in microseconds since the epoch."""
         columns = {
             field.name: pa.array(each).cast(pa.timestamp("us", field.type.arrow.tz)).cast(field.type.arrow)
             for field, each in zip(self.times.fields, micros, strict=True)

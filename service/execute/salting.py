@@ -1,9 +1,9 @@
-"""Salted keys: the rows of one key are dealt out to several shards, and each shard has a copy of the matching rows.
+"""Salted keys, which spread rows with the same key over several shards, each with a copy of the matching rows.
 
-This serves a join of a large input that has a hot key with another input. Rows of the large input are dealt out by
-their sub-key or row, so that a row and its retraction still meet. Rows of the other input are copied to each of these
-shards. Both keys get a number, the salt, appended, which makes them different keys to the consumer. (Salting is an old
-trick of batch jobs. Databricks' SKEW hint does it for Spark's batch joins.)
+Salting is for a join in which a large input has a hot key. Rows of the large input are distributed by their sub-key or
+by the whole row, so that a row and its retraction still go to the same shard. Rows of the other input are copied to
+each of these shards. A number, the salt, is appended to both keys, so that they are different keys for the consumer.
+(Salting is an old technique for batch jobs. Databricks' SKEW hint does it for Spark's batch joins.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HIGH = np.uint64(32)
 
 
 def salted(salt: Salt, changes: Changes) -> Changes:
-    """Return the changes under salted keys: each under one salt, or a copy under each. NULL keys are not salted."""
+    """Return the changes with salted keys: each change once, or one copy per salt. NULL keys are not salted."""
     if salt.deal == "copies":
         return Changes.concat([_under(changes, np.full(len(changes), number)) for number in range(salt.count)])
     told_apart = changes.sub_key if salt.deal == "by sub-key" else changes.payload
@@ -31,7 +31,7 @@ def salted(salt: Salt, changes: Changes) -> Changes:
 
 
 def _under(changes: Changes, salts: Int64s) -> Changes:
-    """Return the changes with these salts appended to their keys, in consecutive shards starting at the key's own."""
+    """Append salts to the keys of changes. Their shards are consecutive, starting at the shard of the original key."""
     behind = pa.array([number.to_bytes(2, "big") for number in range(MOST_SALTS)]).take(pa.array(salts))
     key = pc.binary_join_element_wise(changes.key, behind.cast(pa.binary()), constant(b"", 1)[0])
     low = (changes.hash + salts.astype(np.uint64)) & _LOW

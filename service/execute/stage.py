@@ -1,14 +1,14 @@
-"""The stage loop: runs the operators of a stage over one batch of one shard, both in Spark's tasks and in memory.
+"""The stage loop, which runs the operators of a stage over one batch of one shard, in Spark tasks and in memory.
 
-The loop visits the members of the stage in the order of the graph, so that each operator runs after those that feed it:
+The loop visits the stage's members in graph order, so that each operator runs after the operators that feed it:
 
     changes for the member ─▶ delete times ─▶ late changes dropped ─▶ operator ─▶ a calc for each exit
              ▲                                                                           │
              └─────────────── changes for a member of the same stage ◀───────────────────┤
                                                                     all other exits: the engine
 
-The engine provides the rest: the changes and watermarks of the batch, and the state. It also handles the outputs: Spark
-cuts them into blocks and makes dead letters, and the in-memory engine nets the result and calls back.
+The engine provides the batch's changes and watermarks, and the state. It also handles the outputs: Spark cuts them into
+blocks and creates dead letters, and the in-memory engine nets the result and calls back.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ from rowkind.service.physical.graph import Exit, Graph, always_runs, waits
 
 
 class ShardState(Protocol):
-    """The state of one shard of a stage, for the length of one batch."""
+    """The state of one shard of a stage during one batch."""
 
     @property
     def seconds(self) -> float:
-        """The seconds spent reading and writing so far."""
+        """The seconds spent so far on reading and writing."""
 
     def store(self, name: str) -> BlobStore:
-        """Return the blobs of the arrangement that has this name in the stage."""
+        """Return the blobs of the arrangement with this name in the stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardBatch:
     """One batch of one shard.
 
-    - `now`: the time of the batch in ms. `before`, `after`: the watermarks before the batch and after it.
-    - `inbox`: the changes for each member, by its place. The loop takes them out, and adds those between members.
-    - `reports`: every member reports the size of its state, even if it has nothing to do.
+    - `now`: the time of the batch in ms. `before`, `after`: the watermarks before and after the batch.
+    - `inbox`: the changes for each member, keyed by its position. The loop removes the changes that it processes, and
+      adds the changes that members send to each other.
+    - `reports`: whether every member reports the size of its state, even if it has nothing to do.
     """
 
     shard: int
@@ -70,7 +71,7 @@ class MemberOutput:
     """The output of one member in a batch.
 
     - `sent`: the batch for each exit, including exits to members of the same stage.
-    - `late`: changes that were late at the `watermark` before the batch, in ms.
+    - `late`: changes that were late. `watermark`: the watermark before the batch, in ms.
     - `broken`: violations of table constraints in the batch. `left_out`: rows on which an expression failed.
     """
 
@@ -86,7 +87,7 @@ class MemberOutput:
 
 
 def members(of: Graph, shards: int) -> list[Member]:
-    """Return the operators of a graph in the order of their places, each as a member of the stage of its level."""
+    """Return a graph's operators in order of position, each as a member of the stage for its level."""
     return [
         Member(
             place=place,
@@ -111,7 +112,7 @@ def members(of: Graph, shards: int) -> list[Member]:
 
 
 def run(stage: Sequence[Member], batch: ShardBatch, state: ShardState) -> Iterator[MemberOutput]:
-    """Yield the output of each member that had something to do, in order. Raises ExpressionError."""
+    """Run the members of a stage in order, and yield the output of each one with work to do. Raises ExpressionError."""
     places = {member.place for member in stage}
     for member in stage:
         own = Batch.concat(batch.inbox.pop(member.place, []))
@@ -157,7 +158,7 @@ def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState
 
 
 def _without_late(member: Member, changes: Changes, watermark: int) -> tuple[Changes, Changes]:
-    """Split the changes into those in time and those that are late."""
+    """Split the changes into timely and late ones."""
     if member.lateness is None:
         return changes, Changes.empty()
     late = member.lateness(changes, watermark)
@@ -167,7 +168,7 @@ def _without_late(member: Member, changes: Changes, watermark: int) -> tuple[Cha
 
 
 def _process(member: Member, batch: Batch, now: int, state: ShardState, tally: Tally) -> Output:
-    """Run the operator and count its work."""
+    """Run a member's operator and count its work."""
     tally.add_rows_in(batch.changes.kind)
     started, before = time.perf_counter(), state.seconds
     stores: Mapping[str, BlobStore] = {name: state.store(known) for name, known in member.arrangements.items()}
@@ -186,6 +187,6 @@ def _process(member: Member, batch: Batch, now: int, state: ShardState, tally: T
 
 
 def _kept(member: Member, state: ShardState) -> StateSize:
-    """Return the size of a member's state in a batch in which it has nothing to do."""
+    """Return the size of a member's state in a batch in which the member has nothing to do."""
     names = [arrangement(member.state, name) for name in member.operator.arrangements]
     return sum((kept(state.store(name), name) for name in names), StateSize())

@@ -1,4 +1,4 @@
-"""Values of expressions over packed rows: decoded once, and evaluated in one statement."""
+"""Evaluation of expressions over packed rows, which are decoded once and evaluated in one statement."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rowkind.service.physical.expression import Expression
 
 
 class Values:
-    """The columns and expressions of some rows, decoded and evaluated once. All expressions must be announced.
+    """The columns and expressions of some rows, decoded and evaluated once. The constructor needs all expressions.
 
-    With `nulls`, a nullable expression is NULL where it fails. If only the columns `known` are known, values that read
-    other columns are NULL, or the closest value that the type allows. Raises ExpressionError.
+    If `nulls` is set, a nullable expression is NULL where it fails. If `known` is set, only these columns are known,
+    and expressions that read other columns are NULL, or a zero value if they are NOT NULL. Raises ExpressionError.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Values:
         self._computed = evaluate(computed, self._columns(computed), len(rows), nulls=nulls) if computed else {}
 
     def packed(self, record: Record, expressions: Sequence[Expression]) -> pa.BinaryArray:
-        """Return the expressions as rows under `record`."""
+        """Return the expressions' values as packed rows of `record`."""
         if self._decoded is None:
             return codec.encode(record, {}, len(self))
         return self._decoded.assemble(
@@ -55,7 +55,7 @@ class Values:
         return self._computed[expression] if expression.column is None else self._column(expression.column)
 
     def numbers(self, expression: Expression) -> Int64s:
-        """Return the values of a BIGINT expression, 0 for NULL."""
+        """Return the values of a BIGINT expression; 0 for NULL."""
         values = self.of(expression)
         numbers: Int64s = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
         return numbers
@@ -71,7 +71,7 @@ class Values:
 
     def _digest(self) -> pa.BinaryArray:
         """Return the row digest over all columns. Rows that are equal in SQL have equal digests."""
-        assert self._decoded is not None, "every expression is announced first"
+        assert self._decoded is not None, "the constructor was given every expression"
         return digest128(SameRows(self._record)(self._decoded.assemble(self._record, self._record.names)))
 
     def _is_known(self, expression: Expression) -> bool:
@@ -84,7 +84,7 @@ class Values:
     def _column(self, name: str) -> pa.Array:
         if name == ARRIVAL:
             return pa.array(self._seq)
-        assert self._decoded is not None, "every expression is announced first"
+        assert self._decoded is not None, "the constructor was given every expression"
         return self._decoded.column(name)
 
     def __len__(self) -> int:
@@ -92,14 +92,14 @@ class Values:
 
 
 def passes(predicate: Expression, record: Record, payloads: pa.BinaryArray, *, nulls: bool) -> Mask:
-    """Return for which rows a predicate is true. Raises ExpressionError."""
+    """Return a mask of the rows that satisfy a predicate. Raises ExpressionError."""
     decoded = read(record, payloads)
     columns = {name: decoded.column(name) for name in predicate.columns}
     return truth(evaluate([predicate], columns, len(payloads), nulls=nulls)[predicate])
 
 
 def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
-    """Decode rows that the query itself has made."""
+    """Decode rows that the query itself has produced."""
     decoded = codec.read(record, payloads)
     bad = np.flatnonzero(decoded.bad)
     assert not len(bad), f"a row inside the query cannot be read: {decoded.reason(int(bad[0]))}"

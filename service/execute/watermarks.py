@@ -1,14 +1,14 @@
-"""Watermarks: the time that each table has reached, which every shard tracks for itself.
+"""Watermarks: the time that each table has reached. Every shard tracks them separately.
 
-A **mark** is the highest time seen in one partition of a topic, less the delay that the table allows. The reader sends
-the marks of a batch in band, to every shard of each level with an operator that follows them. A shard keeps the marks
-with its state. So a watermark is exactly-once like the state and the same when a batch is replayed, and needs no
-coordinator. (The idea is Flink's and MillWheel's; a source's partitions are Flink's splits.)
+A **mark** is the highest time seen in one partition of a topic, minus the delay that the table allows. The reader sends
+the marks of a batch in band, to every shard of each level with an operator that follows them. A shard stores the marks
+with its state. So a watermark is exactly-once like the state, is the same when a batch is replayed, and needs no
+coordinator. (The idea is Flink's and MillWheel's; a source's partitions correspond to Flink's splits.)
 
-The watermark of a set of tables is the least mark of all their partitions, except those that are **idle**: partitions
-that have received nothing for some batch time. If all are idle, it is the greatest mark. The watermark never decreases.
-The rows of a batch are judged by the watermark before the batch, and marks of the batch take effect at its end. So the
-way in which the input is cut into batches affects the result only through late rows.
+The watermark of a set of tables is the lowest mark of all their partitions, except **idle** partitions, which have
+received nothing for some batch time. If all partitions are idle, the watermark is the highest mark. The watermark never
+decreases. Whether rows of a batch are late depends on the watermark before the batch; the batch's marks take effect at
+its end. So the division of the input into batches affects the result only through late rows.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from rowkind.service.physical.clocks import Clock
 from rowkind.service.physical.source_table import Watermark
 
 STATE = "watermarks"
-"""The name of the marks in the state of a shard of a stage."""
+"""The name of the marks in the state of a stage's shard."""
 
 NO_TABLE = ""
-"""The table name of the mark that says that the input of a trial has ended. It ends processing time."""
+"""The table name of the mark that ends processing time, because the input of a trial run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """The time of an operator before a batch and after it, in ms."""
+    """An operator's time before and after a batch, in ms."""
 
     before: int
     after: int
@@ -53,7 +53,7 @@ class Passing:
 class Watermarks:
     """The watermarks of one shard.
 
-    - `seen`: for each partition of each table its mark, and the batch time at which it last received rows, in ms.
+    - `seen`: for each partition of each table, its mark and the batch time at which it last received rows, in ms.
     - `reached`: the watermark of each clock.
     - `now`: the time of the last batch; `BEGINNING` before the first.
     """
@@ -64,7 +64,7 @@ class Watermarks:
 
     @classmethod
     def from_blob(cls, blob: pa.Buffer | None) -> Self:
-        """Decode the output of `to_blob`; without a blob, return empty watermarks."""
+        """Decode a blob from `to_blob`. Return empty watermarks if there is no blob."""
         if blob is None:
             return cls()
         said = json.loads(blob.to_pybytes())
@@ -75,7 +75,7 @@ class Watermarks:
         return cls(seen, said["reached"], said["now"])
 
     def to_blob(self) -> pa.Buffer:
-        """Encode everything for the state."""
+        """Encode the watermarks for the state."""
         return pa.py_buffer(json.dumps({"seen": self.seen, "reached": self.reached, "now": self.now}).encode())
 
     def moved(self, marks: Iterable[TimeMarks], now: int, clocks: Sequence[Clock]) -> Self:
@@ -96,7 +96,7 @@ class Watermarks:
         return type(self)(seen, reached, now)
 
     def gauges(self, now: int) -> dict[str, float]:
-        """Return the watermark of each table, and how far it is behind the time of a batch."""
+        """Return the watermark gauges of each table: the watermark, and how far it is behind the batch time `now`."""
         found: dict[str, float] = {}
         for name, reached in self.reached.items():
             if name in self.seen and BEGINNING < reached < END:
@@ -105,10 +105,10 @@ class Watermarks:
         return found
 
     def due_ms(self, clock: Clock, due: int | None) -> float:
-        """Return when an operator that waits for `due` by this clock next has work if no rows arrive.
+        """Return when an operator that waits for the time `due` on this clock next has work if no rows arrive.
 
-        The result is in ms of batch time. Infinity means never. If `due` has already passed, the operator has not yet
-        done everything and continues now.
+        The result is in ms of batch time; infinity means never. If `due` has already passed, the operator has not yet
+        finished its work and continues immediately.
         """
         if due is None:
             return math.inf
@@ -117,7 +117,7 @@ class Watermarks:
         return self.now if due <= self.at(clock) else self._next_ms(clock)
 
     def _next_ms(self, clock: Clock) -> float:
-        """Return when the partitions that hold this clock back become idle without input; infinity for never."""
+        """Return when the partitions that hold back this clock become idle without input; infinity if they never do."""
         reached, waiting = self.at(clock), []
         for table, idle_ms in clock.tables:
             partitions = self.seen.get(table, {}).values()
@@ -126,14 +126,14 @@ class Watermarks:
         return max(waiting) if waiting and max(marks) > reached else math.inf
 
     def at(self, clock: Clock) -> int:
-        """Return the time by this clock, in ms."""
+        """Return the current time of a clock, in ms."""
         if clock.tables:
             return self.reached.get(clock.name, BEGINNING)
         return END if clock.processing and NO_TABLE in self.seen else self.now
 
 
 def _least(seen: Mapping[str, Mapping[int, tuple[int, int]]], now: int, clock: Clock) -> int:
-    """Return the least mark of the partitions that are not idle."""
+    """Return the lowest mark of the partitions that are not idle, or the highest mark if all are idle."""
     marks, active = [BEGINNING], []
     for table, idle_ms in clock.tables:
         if not seen.get(table):
@@ -146,12 +146,12 @@ def _least(seen: Mapping[str, Mapping[int, tuple[int, int]]], now: int, clock: C
 
 
 def passing(before: Watermarks, after: Watermarks, clock: Clock) -> Passing:
-    """Return how far a batch moves a clock."""
+    """Return the time of a clock before and after a batch."""
     return Passing(before.at(clock), after.at(clock))
 
 
 def marks_of(watermark: Watermark, record: Record, rows: Rows) -> Mapping[int, int]:
-    """Return the mark of each partition from these rows of a table, which are packed under `record`.
+    """Return the mark of each partition, given a table's rows, which are packed rows of `record`.
 
     A row is ignored if its time expression fails or is NULL.
     """
@@ -167,5 +167,5 @@ def marks_of(watermark: Watermark, record: Record, rows: Rows) -> Mapping[int, i
     order = np.lexsort((found, partitions))
     last = np.append(partitions[order][1:] != partitions[order][:-1], True)[: len(order)]
     at = order[last]
-    # Rounded down: rows within the ms of the mark may still arrive.
+    # Marks are rounded down, because rows within the ms of the mark may still arrive.
     return dict(zip(partitions[at].tolist(), (found[at] // 1000).tolist(), strict=True))

@@ -1,8 +1,10 @@
-"""Rewrite expressions whose results differ between Flink and Spark by column types, which only a plan knows.
+"""Rewrite expressions whose results differ between Flink and Spark, depending on the types of columns.
 
-- `a / b` of integers is an integer in Flink: rewritten to `a DIV b`.
-- AVG of integers is an integer in Flink: a CAST is added.
-- FLOOR(t TO unit) has the type of `t` in Flink: a CAST is added around DATE_TRUNC.
+Column types are known only once a query has been planned.
+
+- In Flink, `a / b` of integers is an integer: the division becomes `a DIV b`.
+- In Flink, AVG of integers is an integer: a CAST is added.
+- In Flink, FLOOR(t TO unit) has the type of `t`: a CAST is added around DATE_TRUNC, which replaces FLOOR.
 - In Flink, CEIL and FLOOR of a DOUBLE are DOUBLE, SIGN of an integer is an integer, and a DATE plus days is a DATE: a
   CAST is added.
 """
@@ -33,9 +35,9 @@ from rowkind.service.plan.tree import expressions, inputs, walk
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The edits for one word, which is at `at` in the text of `origin`.
+    """Edits to one expression in the text named `origin`. `at` is the offset of the call's first word, or of the `/`.
 
-    An edit is (first, last, text): the characters from `first` up to `last` are replaced with `text`.
+    An edit (first, last, text) replaces the characters from offset `first` up to, but excluding, `last` with `text`.
     """
 
     origin: str
@@ -51,7 +53,7 @@ _MARKS = re.compile(r" /\*@\d+@\*/")
 
 
 def marked(sql: str) -> str:
-    """Mark each `/` with a comment that has its position. The parser keeps the comment with the division."""
+    """After each `/`, add a comment with its position. The parser attaches the comment to the division."""
     for token in reversed(_tokens(sql)):
         if token.token_type is TokenType.SLASH:
             sql = f"{sql[: token.end + 1]} /*@{token.start}@*/{sql[token.end + 1 :]}"
@@ -61,8 +63,8 @@ def marked(sql: str) -> str:
 def casts(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
     """Return rewrites that add a CAST to each call whose type differs in Flink.
 
-    `root` is the plan of the `marked` texts, and `texts` are the unmarked texts by their origin. A call that already
-    has a CAST gets another one; only the caller knows which words it has cast before.
+    `root` is the plan of the marked texts, and `texts` maps each origin to its unmarked text. Calls that already have a
+    CAST are included: the caller must skip the positions that it has cast before.
     """
     found: set[tuple[SqlSpan, str]] = set()
     for node in walk(root):
@@ -84,7 +86,7 @@ def casts(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
 
 
 def divisions(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
-    """Return rewrites of integer divisions to DIV. `root` and `texts` are as for `casts`."""
+    """Return rewrites that turn integer divisions into DIV. The arguments are the same as for `casts`."""
     aliased = _marks_of_aliases(texts)
     found = {
         each
@@ -108,7 +110,7 @@ def _expressions(node: LogicalNode) -> tuple[exp.Expr, ...]:
 
 
 def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:
-    """Return the type that a call has in Flink, None if it is the same as in Spark."""
+    """Return the type of a call in Flink, or None if it is the same as in Spark."""
     of = _type(called.expressions[-1], known) if called.expressions else None
     match called.name.upper(), of and family(of):
         case "DATE_TRUNC", "local":
@@ -123,7 +125,7 @@ def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:
 
 
 def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator[Mark]:
-    """Yield the integer divisions. Their results are integers too, so divisions of these results are included."""
+    """Yield the origin and position of each integer division, including divisions of their integer results."""
     whole: list[exp.Div] = []
 
     def is_whole(node: exp.Expr) -> bool:
@@ -145,7 +147,7 @@ def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator
 
 
 def _mark(node: exp.Div, aliased: Marks) -> Mark | None:
-    """Return the position of a division's `/`, from the mark after it."""
+    """Return the position of a division's `/`, which the comment after it contains; None if there is no comment."""
     place, mark = span(node), "".join(node.comments or ())
     if place is None or (at := re.fullmatch(r"\s*@(\d+)@\s*", mark or aliased.get(place, ""))) is None:
         return None
@@ -153,13 +155,16 @@ def _mark(node: exp.Div, aliased: Marks) -> Mark | None:
 
 
 def _div(origin: str, at: int, text: str) -> Rewrite:
-    """Replace the `/` at a position with DIV, with spaces around it where they are missing."""
+    """Return the rewrite that replaces the `/` at a position with DIV, with any missing spaces around it."""
     before, behind = ("" if side.isspace() else " " for side in (text[at - 1], text[at + 1]))
     return Rewrite(origin, at, ((at, at + 1, f"{before}DIV{behind}"),))
 
 
 def _twins(texts: dict[str, str]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-    """Yield each division or call in a GROUP BY with each equal one in the same SELECT. The plan has both only once."""
+    """Yield pairs of equal divisions or calls: one in a GROUP BY clause, and one elsewhere in the same SELECT.
+
+    The plan contains such an expression only once.
+    """
     for tree in _trees(texts):
         for select in tree.find_all(exp.Select):
             group = select.args.get("group")
@@ -174,11 +179,11 @@ def _trees(texts: dict[str, str]) -> Iterator[exp.Expr]:
         try:
             yield parse(marked(text), origin, origin)
         except (PlanError, Refusal):
-            continue  # A view that no translated query reads, and that may be invalid.
+            continue  # An invalid view, which no translated query reads.
 
 
 def _marks_of_aliases(texts: dict[str, str]) -> Marks:
-    """Return the marks that the parser attached to aliases, as in `a / b AS c`, by the position of the division."""
+    """Return the comments that the parser attached to an alias, as in `a / b AS c`, by the position of the division."""
     found = {}
     for tree in _trees(texts):
         for alias in tree.find_all(exp.Alias):
@@ -200,7 +205,7 @@ def _places(call: exp.Expr) -> Iterator[SqlSpan]:
 
 
 def _cast(place: SqlSpan, to: str, texts: dict[str, str]) -> Rewrite:
-    """Add a CAST around a call, whose first word is at `place`."""
+    """Return the rewrite that adds a CAST around the call whose first word is at `place`."""
     text = texts[place.origin]
     first = place.first - sum(len(each[0]) for each in _MARKS.finditer(marked(text)[: place.first]))
     last = _end_of_call([token for token in _tokens(text) if token.start >= first])
@@ -208,7 +213,7 @@ def _cast(place: SqlSpan, to: str, texts: dict[str, str]) -> Rewrite:
 
 
 def _end_of_call(tokens: Sequence[Token]) -> int:
-    """Return the end of the call that begins with the first token, including FILTER (…), OVER (…) and OVER w."""
+    """Return the offset after the call that begins with the first token, including FILTER (…), OVER (…) and OVER w."""
     depth = 0
     for number, token in enumerate(tokens):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)

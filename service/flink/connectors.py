@@ -1,4 +1,4 @@
-"""Translate WITH (…) options to job settings: topic, format, mode, start position, and the connection to Kafka."""
+"""Translate a table's WITH (…) options to job settings: topic, format, mode, start position, Kafka connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FORMATS: Mapping[str, tuple[str, bool]] = {
     "json-registry": ("json", False),
     "avro": ("plain_avro", False),
 }
-"""Flink's formats: the name of each in a job file, and whether its values are change envelopes."""
+"""Flink's formats, each with its name in a job file and whether its values are change envelopes."""
 _NOT_DEBEZIUM = ("canal-json", "maxwell-json", "ogg-json")
 _KAFKA = ("kafka", "upsert-kafka", "confluent", "kafka-0.11", "kafka-0.10", "universal")
 _CDC = ("mysql-cdc", "postgres-cdc", "oracle-cdc", "sqlserver-cdc", "mongodb-cdc", "db2-cdc", "oceanbase-cdc")
@@ -37,7 +37,7 @@ _EVERY_CHANGE: Mapping[str, str] = {
     "print": "`rowkind consume` prints it",
     "blackhole": "nothing needs to read it",
 }
-"""Flink sinks that take every change of any query, and how the topic that replaces them is read."""
+"""Flink sinks that accept all changes of any query, each with a hint on how to read the topic that replaces it."""
 _NEEDLESS = re.compile(
     r"connector|topic|format|key\.format|value\.format|key\.fields|value\.fields-include|changelog\.mode|"
     r"(sink|scan)\.parallelism|sink\.(partitioner|semantic|delivery-guarantee|transactional-id-prefix|buffer-flush\..*)|"
@@ -52,7 +52,7 @@ _JAAS = re.compile(r"(username|password)\s*=\s*[\"']([^\"']*)[\"']")
 
 @dataclass
 class Endpoints:
-    """The settings that all tables of a job share: `kafka`, `registry`, and whether bad records are tolerated."""
+    """The settings that all tables of a job share: `kafka`, `registry`, and whether invalid records are tolerated."""
 
     kafka: dict[str, str] = field(default_factory=dict)
     registry: dict[str, str] = field(default_factory=dict)
@@ -61,10 +61,10 @@ class Endpoints:
 
 @dataclass(frozen=True)
 class TableTopic:
-    """A table's topic, with its format in a job file and the mode of its changes.
+    """A table's topic, with its format and mode as in a job file.
 
-    `mode` is the mode of a job's table, or `changes` for a sink that takes every change of any query. `key_format` is
-    set only if keys have another format than values.
+    `mode` is `changes` for a sink that accepts all changes of any query. `key_format` is set only if the format of keys
+    differs from that of values.
     """
 
     name: str
@@ -75,7 +75,7 @@ class TableTopic:
 
 
 def length_of_time(option: FlinkOption, name: str) -> str | None:
-    """Return a duration in the job file's syntax, None if it is zero. Raises NotCarriedOver."""
+    """Return an option's duration in the job file's syntax, or None if it is zero. Raises NotCarriedOver."""
     found = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", option.value)
     if found is None or found[2].lower() not in _UNITS:
         raise NotCarriedOver(option.at, f"{name}: {option.value!r} is not {duration.ACCEPTED}")
@@ -83,18 +83,18 @@ def length_of_time(option: FlinkOption, name: str) -> str | None:
 
 
 def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
-    """Return a table's topic by its options. Options that a job cannot express are noted."""
+    """Return the topic that a table's options describe. Adds a note for each option that a job cannot express."""
     options = table.options
     connector = options.get("connector", FlinkOption("kafka" if sink else "", table.at))
     format_ = options.get("value.format") or options.get("format") or FlinkOption("json", table.at)
     named = options.get("topic", FlinkOption(table.name, table.at))
     if ";" in named.value or "topic-pattern" in options:
         script.note(
-            named.at, f"{table.name}: a table reads one topic; declare a table for each topic, and use UNION ALL"
+            named.at, f"{table.name}: a table can read only one topic: declare a table for each, and use UNION ALL"
         )
     topic = re.sub(r"[^A-Za-z0-9._-]", "-", named.value.partition(";")[0])
     if sink and connector.value in _EVERY_CHANGE:
-        text = f"{table.name}: the connector {connector.value} is replaced: every change goes to the topic {topic}"
+        text = f"{table.name}: the connector {connector.value} is replaced: every change is written to topic {topic}"
         script.note(connector.at, f"{text}: {_EVERY_CHANGE[connector.value]}", lost=False)
         return TableTopic(topic, "json", "changes", exact=False)
     name, enveloped = _FORMATS.get(format_.value, ("json", False))
@@ -121,20 +121,20 @@ def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
 
 
 def _key_format(table: CreateTable, format_: str) -> str | None:
-    """Return the format of a source's keys if it differs from its values' and is supported, otherwise None."""
+    """Return the format of a source's keys, or None if it is unsupported or the same as that of the values."""
     key = table.options.get("key.format")
     if key is None or not table.primary_key:
         return None
     known = {"json": "json", "avro-confluent": "avro"}.get(key.value)
     if key.value == "raw" and len(table.primary_key) == 1:
         of = str(table.record.get(table.primary_key[0], "")).removesuffix(" NOT NULL")
-        # The JSON format accepts text without quotes as a key.
+        # With the JSON format, a key may also be text without quotes.
         known = "long" if of == "BIGINT" else "string" if of == "STRING" and format_ != "json" else None
     return known if known != format_ else None
 
 
 def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic: str, *, sink: bool) -> TableTopic:
-    """Return a topic that replaces a table which is not in Kafka, and note how to move the rows."""
+    """Return the topic that replaces a table outside Kafka. Adds a note on how to copy the rows."""
     cdc = connector.value in _CDC
     what = f"the connector {connector.value}" if connector.value else "a table without a connector"
     if sink:
@@ -151,7 +151,7 @@ def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic
 
 
 def _check(script: Script, table: CreateTable, format_: str, key_format: str | None, *, sink: bool) -> None:
-    """Note the options that have an effect in Flink but are not carried over."""
+    """Add a note for each option that has an effect in Flink but is not carried over."""
     options = table.options
     for name, option in options.items():
         known = _NEEDLESS.fullmatch(name) or "ignore-parse-errors" in name
@@ -161,7 +161,7 @@ def _check(script: Script, table: CreateTable, format_: str, key_format: str | N
         text = f"{table.name}: scan.bounded.mode is not supported: a topic is read continuously"
         script.note(options["scan.bounded.mode"].at, text)
     if "key.fields-prefix" in options:
-        text = f"{table.name}: key.fields-prefix is not supported: key columns have their names in the value"
+        text = f"{table.name}: key.fields-prefix is not supported: key columns have the same names in key and value"
         script.note(options["key.fields-prefix"].at, text)
     include = options.get("value.fields-include")
     if include is not None and include.value.upper() == "EXCEPT_KEY":
@@ -172,7 +172,7 @@ def _check(script: Script, table: CreateTable, format_: str, key_format: str | N
     key, value = options.get("key.format"), options.get("value.format")
     known = key_format is not None or (format_ == "json" and key is not None and key.value == "raw")
     if key is not None and value is not None and key.value != value.value and not known:
-        text = f"{table.name}: the key has the format {value.value}, like the value, not {key.value}"
+        text = f"{table.name}: the key has the format of the value, {value.value}, instead of {key.value}"
         script.note(key.at, text)
 
 
@@ -218,7 +218,7 @@ def _registry(script: Script, name: str, option: FlinkOption, registry: dict[str
     if name in known:
         _put(script, known[name], option, registry, "registry")
     elif name in ("subject", "schema-registry.subject"):
-        script.note(option.at, f"the subject {option.value!r} is not carried over: it is always <topic>-value")
+        script.note(option.at, f"the subject {option.value!r} is not carried over: a job always uses <topic>-value")
     elif name not in ("basic-auth.credentials-source", "bearer-auth.credentials-source"):
         script.note(option.at, f"the registry's setting {name} is not carried over: see docs/how-to/secure.md")
 
@@ -226,7 +226,7 @@ def _registry(script: Script, name: str, option: FlinkOption, registry: dict[str
 def _put(script: Script, name: str, option: FlinkOption, into: dict[str, str], part: str) -> None:
     value = into.setdefault(name, option.value)
     if value != option.value:
-        script.note(option.at, f"a job has only one `{part}`: {name} is {value!r}, not {option.value!r}")
+        script.note(option.at, f"a job has only one `{part}` section: {name} is {value!r}, not {option.value!r}")
     if "password" in name or name.endswith(("user.info", "token")):
         text = f"{name} is in the job file in plain text: write ${{{_variable(name)}}} or {{file: …}} instead"
         script.note(option.at, text, lost=False)
@@ -237,7 +237,7 @@ def _variable(name: str) -> str:
 
 
 def start_of(script: Script, table: CreateTable, options: Options) -> Any:
-    """Return the `start` setting of a table, None for the default, the beginning. Unsupported options are noted."""
+    """Return a table's `start` setting, or None to start at the beginning. Adds a note for unsupported options."""
     mode = options.get("scan.startup.mode")
     reset = options.get("properties.auto.offset.reset")
     if mode is None or mode.value == "group-offsets":

@@ -1,4 +1,4 @@
-"""Write a job file in YAML, with comments, as a person would write it."""
+"""Write a job file as YAML with comments, in the layout that a person would use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 116
 
 @dataclass(frozen=True)
 class Commented:
-    """A value with comment lines above it, or comment lines alone."""
+    """A value with comments above it, or only comments if the value is None."""
 
     comments: Sequence[str]
     value: Any = None
@@ -56,7 +56,7 @@ def _entry(name: str, value: Any, margin: str) -> Iterator[str]:
 
 
 def scalar(value: Any) -> str:
-    """Return a value on one line, in quotation marks if YAML would read it as something else."""
+    """Return a value on one line, in quotation marks if YAML would otherwise parse it as something else."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):

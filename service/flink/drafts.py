@@ -1,4 +1,4 @@
-"""Draft the sinks from the INSERTs, before they are planned: one per table, with its columns, key and mode."""
+"""Draft a sink for each table that a script's INSERTs write to: its columns, key and mode, before it is planned."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rowkind.service.flink.text import Sql, Stretch
 class SinkDraft:
     """A draft of a sink: its topic, the columns and types of its table, and its query so far.
 
-    The query's columns match `types` by position, or with `by_name` by name; then other columns are kept. The columns
-    in `missing` are not in the query and become NULL. `conflict` is the `on_conflict` to use if the sink's key is not a
-    key of the result.
+    The query's columns correspond to `types` by position or, if `by_name` is set, by name. With `by_name`, the query's
+    other columns are kept, too. The columns in `missing` are not in the query and become NULL. `conflict` is the
+    `on_conflict` setting to use if the sink's key is not unique in the result.
     """
 
     name: str
@@ -59,7 +59,7 @@ class SinkDraft:
 
 @dataclass(frozen=True)
 class Drafting:
-    """Makes drafts of a script's INSERTs. `nulls_dropped` and `final` come from SET and apply to all of them."""
+    """Context for drafting sinks. `nulls_dropped` and `final` come from SET statements and apply to all sinks."""
 
     script: Script
     tables: Mapping[str, CreateTable]
@@ -68,7 +68,7 @@ class Drafting:
     final: bool
 
     def drafts(self, inserts: Mapping[str, Sequence[InsertInto]]) -> Iterator[SinkDraft]:
-        """Yield a draft for each table that INSERTs write, given the INSERTs by table. Omitted INSERTs are noted."""
+        """Yield a draft for each table with INSERTs. Adds a note for each table that is left out."""
         for name, own in inserts.items():
             try:
                 yield self._draft(name, own)
@@ -86,11 +86,9 @@ class Drafting:
         topic = topic_of(self.script, table, sink=True)
         given = first.columns or tuple(table.record)
         if topic.format == "plain_avro":
-            self.script.note(first.at, f"{name}: Avro is written in the registry's wire format, not plain")
+            self.script.note(first.at, f"{name}: Avro is written in the registry's wire format, not as plain Avro")
         if topic.mode == "debezium":
-            text = (
-                f"{name}: Debezium envelopes are not written: mode retract has the row kind in a header of each record"
-            )
+            text = f"{name}: Debezium envelopes cannot be written: in mode retract, the row kind is in a record header"
             self.script.note(first.at, text)
         return SinkDraft(
             name=name,
@@ -110,7 +108,7 @@ class Drafting:
         )
 
     def _query(self, inserts: Sequence[InsertInto], columns: tuple[str, ...]) -> Sql:
-        """Return the UNION ALL of all INSERTs into a table. Raises NotCarriedOver."""
+        """Return the queries of a table's INSERTs, combined with UNION ALL. Raises NotCarriedOver."""
         sql = Sql()
         for insert in inserts:
             query = self.translator.query(insert.query)
@@ -121,7 +119,7 @@ class Drafting:
 
 
 def _mode(topic: TableTopic, table: CreateTable) -> str:
-    """Return the mode of the sink that writes a table."""
+    """Return the mode of the sink that replaces a table."""
     connector = table.options.get("connector")
     if topic.mode in ("debezium", "changes"):
         return "retract"
@@ -133,7 +131,10 @@ def _mode(topic: TableTopic, table: CreateTable) -> str:
 
 
 def named(query: Sql, names: tuple[str, ...], *, only_if_known: bool = False) -> Sql:
-    """Give a query's columns these names. With `only_if_known`, only if its SELECT list is written out."""
+    """Rename a query's columns to `names`.
+
+    If `only_if_known` is set, a query stays unchanged if its text does not list its columns, as in SELECT *.
+    """
     items = select_list(str(query))
     if not names:
         return query

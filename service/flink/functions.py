@@ -1,7 +1,7 @@
-"""Flink functions that have another name in Spark, or another meaning under the same name.
+"""Flink functions whose name or meaning differs in Spark.
 
-The table `SPELLINGS` maps a function, by its name and number of arguments, to its template in Spark SQL. A function
-that is not in the table has the same name and meaning in Spark, or is refused when the job is planned.
+`SPELLINGS` maps a function's name and number of arguments to a template in Spark SQL. A function that is not listed has
+the same name and meaning in Spark, or is refused when the job is planned.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
 
 
 def spelled(name: str, arguments: int) -> str | None:
-    """Return the Spark SQL template for a call, with `{0}` for its first argument; None if the call is the same."""
+    """Return the Spark SQL template for a call, with `{0}` for its first argument, or None if it needs no change."""
     listed = [f"{{{number}}}" for number in range(arguments)]
     if name in ("GREATEST", "LEAST"):
         # If an argument is NULL, the result is NULL in Flink. Spark ignores NULLs.

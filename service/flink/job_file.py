@@ -1,4 +1,4 @@
-"""Convert a script to a job file: its tables, views and INSERTs, as far as a job can express them, with notes."""
+"""Convert a script's tables, views and INSERTs to a job file. Notes report what a job file cannot express."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UTC = ("UTC", "GMT", "Z", "Etc/UTC", "+00:00")
 
 @dataclass(frozen=True)
 class Imported:
-    """The text of a job file, and the notes as lines. `whole`: the job does everything that the script does."""
+    """The text of a job file, and the notes as lines. `whole` says whether the job does all that the script does."""
 
     text: str
     notes: tuple[str, ...]
@@ -57,7 +57,7 @@ class _Import:
     early: bool = False
 
     def take(self, statement: Statement) -> None:
-        """Add a statement."""
+        """Add a statement of the script."""
         match statement:
             case SetOption():
                 self._set(statement)
@@ -147,7 +147,7 @@ class _Import:
         return document({"": Commented(comment)} | whole)
 
     def _check(self, whole: dict[str, Any]) -> None:
-        """Check that sinks which are valid alone are also valid together. Raises JobError or PlanError."""
+        """Check that the sinks, each of which is valid alone, are valid together. Raises JobError or PlanError."""
         job = loaded(document(whole), Path(self.script.name), {})
         plan_query(job, list(job.sinks))
 
@@ -194,9 +194,9 @@ class _Import:
         return found
 
     def _with_computed(self, table: CreateTable, translator: Translator) -> Sql:
-        """Return a view with a topic's columns and the columns computed from them, in order. Raises NotCarriedOver.
+        """Return a view with a table's physical and computed columns, in their order. Raises NotCarriedOver.
 
-        A record whose computed time attribute is NULL stops a Flink job. The view filters it out.
+        A row whose computed time attribute is NULL stops a Flink job. The view filters such rows out.
         """
         sql, where = Sql(), Sql()
         for column in table.columns:

@@ -1,4 +1,4 @@
-"""Translate a query from Flink SQL to Spark SQL: the same text, with words replaced where Spark's syntax differs.
+"""Translate a query from Flink SQL to Spark SQL. Only the words that differ in Spark are replaced.
 
 Differences that depend on column types are handled later (`service.flink.by_type`).
 """
@@ -19,7 +19,7 @@ from rowkind.service.flink.types import spark_type
 _SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
     (("SIMILAR", "TO"), "SIMILAR TO is not supported: use RLIKE with a regular expression"),
     (("BETWEEN", "SYMMETRIC"), "SYMMETRIC is not supported: write BETWEEN LEAST(a, b) AND GREATEST(a, b)"),
-    (("BETWEEN", "ASYMMETRIC"), "ASYMMETRIC is not supported, and is the default of BETWEEN: leave it out"),
+    (("BETWEEN", "ASYMMETRIC"), "ASYMMETRIC is not supported: leave it out, because it is the default of BETWEEN"),
     (("IS", "JSON"), "IS JSON is not supported: GET_JSON_OBJECT(text, '$') IS NOT NULL is similar"),
     (("IS", "NOT", "JSON"), "IS JSON is not supported: GET_JSON_OBJECT(text, '$') IS NULL is similar"),
     (("OVERLAPS",), WITHOUT["OVERLAPS"]),
@@ -29,13 +29,13 @@ _PAIR = re.compile(r"'?([\w.]+)'?\s*=\s*'([^']*)'")
 _SKIP_NULLS = ("FIRST_VALUE", "LAST_VALUE")
 """Aggregate functions that skip NULLs by default in Flink, and in Spark only with IGNORE NULLS."""
 _KEEPS_NULLS = (
-    "ARRAY_AGG omits NULLs, which Flink keeps; without values its result is an empty array, which is NULL in Flink"
+    "ARRAY_AGG omits NULLs, which Flink keeps; if there are no values, its result is an empty array, and NULL in Flink"
 )
 
 
 @dataclass(frozen=True)
 class Translator:
-    """Translates queries. `tables`: the names of tables and views; `proctime`: the columns that are PROCTIME()."""
+    """A translator of queries. `tables` has the names of tables and views, `proctime` those of PROCTIME() columns."""
 
     script: Script
     tables: frozenset[str]
@@ -53,12 +53,12 @@ class Translator:
         return Sql(pieces)
 
     def _indent(self, at: int) -> int:
-        """Return the indent of the line at `at`; if only spaces precede the place, its column."""
+        """Return the indentation, in characters, of the line that contains the offset `at`."""
         line = self.script.text[self.script.text.rfind("\n", 0, at) + 1 : at]
         return len(line) if not line.strip() else len(line) - len(line.lstrip())
 
     def sql(self, words: Sequence[Word]) -> Sql:
-        """Translate some words of a query and keep the space between them. Raises NotCarriedOver."""
+        """Translate consecutive words of a query, and keep the text between them. Raises NotCarriedOver."""
         found, at = Sql(), 0
         while at < len(words):
             if at:
@@ -75,7 +75,7 @@ class Translator:
         return Sql((Stretch(text, start),))
 
     def _next(self, words: Sequence[Word], at: int) -> tuple[Sql, int]:
-        """Translate the word at `at`, and return the SQL with the number of words that it covers."""
+        """Translate the words that start at index `at`. Return the SQL, and how many words it replaces."""
         word, left = words[at], Reader(words[at:])
         _check_carried_over(left)
         before = words[at - 1].upper if at else ""
@@ -96,7 +96,7 @@ class Translator:
         return self._piece(word), 1
 
     def _called(self, reader: Reader) -> tuple[Sql, int]:
-        """Translate a call, a name followed by parentheses. If it is the same in Spark, only the name is taken."""
+        """Translate a call: a name followed by parentheses. Take only its name if the call is the same in Spark."""
         name = reader.take()
         inside = reader.parenthesised()
         if name.upper == "ARRAY_AGG":
@@ -112,7 +112,7 @@ class Translator:
         return Sql((Stretch(self.script.text[word.start : word.end] if text is None else text, word.start),))
 
     def _subscripts(self, value: Sql, behind: Reader) -> Sql:
-        """Add the subscripts that follow a value. The first element of an array is 1 in Flink, and 0 in Spark."""
+        """Add the subscripts that follow a value. Array positions start at 1 in Flink, and at 0 in Spark."""
         while behind.peek() == "[":
             at, inner = behind.start, _bracketed(behind)
             by_text = len(inner) == 1 and inner[0].kind == "text"
@@ -138,7 +138,10 @@ class Translator:
         return whole, end - at + 1 + behind.at
 
     def _matched(self, table: Sql, behind: Reader) -> Sql | None:
-        """Translate a table with MATCH_RECOGNIZE by processing time, which becomes a column; None for other times."""
+        """Translate a table with a MATCH_RECOGNIZE clause in processing time, which becomes a column of the table.
+
+        Return None if the clause orders rows by another time.
+        """
         behind.take()
         inside = behind.parenthesised()
         keywords = [word.upper for word in inside]
@@ -150,7 +153,7 @@ class Translator:
         return None
 
     def _call(self, name: Word, inside: Sequence[Word]) -> Sql | None:
-        """Translate a call of a function that differs in Spark; None if it does not differ."""
+        """Translate a function call that differs in Spark, or return None if it does not differ."""
         called, arguments = name.upper, [list(each) for each in parts(inside)]
         match called:
             case "CAST" | "TRY_CAST":
@@ -182,7 +185,7 @@ class Translator:
         return filled(template, tuple(self.sql(each) for each in arguments), name.start)
 
     def _skipping_nulls(self, name: Word, inside: Sequence[Word], behind: Reader) -> Sql:
-        """Translate a call that skips NULLs unless it has RESPECT NULLS, inside its parentheses or after them."""
+        """Translate a call that skips NULLs by default. RESPECT NULLS may come inside or after its parentheses."""
         value, said = list(inside), ""
         if [each.upper for each in inside[-2:]] in (["IGNORE", "NULLS"], ["RESPECT", "NULLS"]):
             value, said = value[:-2], inside[-2].upper
@@ -195,7 +198,7 @@ class Translator:
         return made + Sql((Stretch(f" {said or 'IGNORE'} NULLS", name.start),))
 
     def _split(self, name: Word, arguments: list[list[Word]]) -> Sql:
-        """Translate SPLIT: its delimiter is plain text in Flink, and a regular expression in Spark."""
+        """Translate SPLIT, whose delimiter is plain text in Flink and a regular expression in Spark."""
         (delimiter, *rest) = arguments[1]
         if rest or delimiter.kind != "text":
             raise NotCarriedOver(name.start, "the delimiter of SPLIT must be a literal")
@@ -203,7 +206,7 @@ class Translator:
         return filled("SPLIT({0}, {1})", (self.sql(arguments[0]), pattern), name.start)
 
     def _json(self, name: Word, arguments: list[list[Word]]) -> Sql:
-        """Translate a JSON path function. A missing value or invalid JSON gives NULL, which is Flink's default."""
+        """Translate a JSON path function. A missing value or invalid JSON results in NULL, which is Flink's default."""
         if len(arguments) != 2 or arguments[1][0].kind != "text":
             raise NotCarriedOver(name.start, f"the path of {name.upper} must be a literal")
         (path, *options), words = arguments[1], Reader(arguments[1][1:])
@@ -220,11 +223,11 @@ class Translator:
         return found if to is None else filled(f"TRY_CAST({{0}} AS {to})", (found,), name.start)
 
     def _hint(self, hint: Word) -> Sql:
-        """Translate a hint: keep STATE_TTL, and note that other hints are dropped."""
+        """Translate a hint: keep STATE_TTL, drop all other hints, and add a note for each of these."""
         kept = []
         for each in _HINT.finditer(hint.value.removeprefix("/*+").removesuffix("*/")):
             if each[1].upper() != "STATE_TTL":
-                text = f"the hint {each[1]} is left out: hints do not choose how rows are joined"
+                text = f"the hint {each[1]} is left out: hints cannot select a join strategy"
                 self.script.note(hint.start, text, lost=False)
                 continue
             for alias, length in _PAIR.findall(each[2] or ""):
@@ -244,7 +247,7 @@ def _bracketed(reader: Reader) -> list[Word]:
 
 
 def read_tables(script: Script, words: Sequence[Word], tables: frozenset[str]) -> dict[str, Options]:
-    """Return the tables and views that a query may read, each with the options in a hint after its name."""
+    """Return the tables and views that a query may read, each with the options in the hints after its name."""
     found: dict[str, dict[str, FlinkOption]] = {}
     for place, word in enumerate(words):
         if word.is_name and word.value in tables:

@@ -1,8 +1,8 @@
 """A Flink SQL script: its words, its statements, and notes about positions in it.
 
-sqlglot only splits the script into tokens, by Flink's rules: names in backticks, doubled quotation marks in text, and
-no backslash escapes. Queries stay text, in which single words are replaced, so that users find their own lines, indents
-and comments again.
+sqlglot is used only to split the script into tokens by Flink's rules: names in backticks, doubled quotation marks in
+strings, and no backslash escapes. Queries are edited as text, so that they keep the user's line breaks, indentation and
+comments.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class _FlinkTokenizer(Tokenizer):
 
 
 class FlinkWords(Dialect):
-    """A dialect for Flink's tokens. It is not used for parsing."""
+    """A sqlglot dialect that tokenizes Flink SQL. It is not used for parsing."""
 
     Tokenizer = _FlinkTokenizer
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word or sign of the script: its `value` without quotes, and its position from `start` up to `end`.
+    """A word or sign of the script: its `value` without quotes, and its offsets from `start` up to `end`.
 
-    Keywords are compared with `upper`, which is empty for a word in quotes.
+    To check for a keyword, compare `upper`. It is empty for a word in quotes.
     """
 
     kind: WordKind
@@ -56,7 +56,7 @@ class Word:
 
     @property
     def upper(self) -> str:
-        """The word in capitals, empty if it cannot be a keyword."""
+        """The word in upper case, or an empty string if it cannot be a keyword."""
         return self.value.upper() if self.kind in ("name", "sign") else ""
 
     @property
@@ -69,7 +69,8 @@ class Word:
 class Note:
     """A difference between the job file and the script, at a position in the script.
 
-    `lost`: something is missing in the job. Otherwise it is done in another way, or is not needed.
+    `lost` says whether the job lacks something that the script does. Otherwise the job does it differently, or does not
+    need it.
     """
 
     at: int
@@ -78,7 +79,7 @@ class Note:
 
 
 class NotCarriedOver(Exception):  # noqa: N818 -- named for its meaning
-    """A piece of the script has no equivalent in a job file. The text says what to do instead."""
+    """A part of the script has no equivalent in a job file. `text` says what to do instead."""
 
     def __init__(self, at: int, text: str) -> None:
         self.at = at
@@ -101,17 +102,17 @@ class Script:
     notes: list[Note] = field(default_factory=list)
 
     def note(self, at: int, text: str, *, lost: bool = True) -> None:
-        """Add a note about a position, unless it exists."""
+        """Add a note about a position, unless the same note exists."""
         if (found := Note(at, text, lost)) not in self.notes:
             self.notes.append(found)
 
     def place(self, at: int) -> str:
-        """Return a position as file, line and column."""
+        """Return a position as `file:line:column`."""
         line = self.text.count("\n", 0, at) + 1
         return f"{self.name}:{line}:{at - self.text.rfind(chr(10), 0, at)}"
 
     def line(self, at: int) -> int:
-        """Return the line of a position, from 1."""
+        """Return the line number of a position. The first line is 1."""
         return self.text.count("\n", 0, at) + 1
 
     def told(self) -> list[str]:
@@ -146,7 +147,7 @@ class Script:
 
 
 class Reader:
-    """Reads the words of a statement one after the other."""
+    """A cursor over the words of a statement."""
 
     def __init__(self, words: Sequence[Word]) -> None:
         self.words = list(words)
@@ -159,11 +160,11 @@ class Reader:
 
     @property
     def start(self) -> int:
-        """The position of the next word, or the end of the last one."""
+        """The offset of the next word, or the end of the last word if all have been taken."""
         return self.words[self.at].start if not self.done else self.words[-1].end
 
     def peek(self, ahead: int = 0) -> str:
-        """Return the next word as a keyword, without taking it; empty at the end."""
+        """Return the `upper` of the next word, or of one further `ahead`, without taking it; empty at the end."""
         return self.words[self.at + ahead].upper if self.at + ahead < len(self.words) else ""
 
     def take(self) -> Word:
@@ -174,14 +175,14 @@ class Reader:
         return self.words[self.at - 1]
 
     def accept(self, *keywords: str) -> bool:
-        """Take these keywords if they come next, all of them or none."""
+        """Take these keywords if all of them come next, and return whether they do."""
         if any(self.peek(ahead) != keyword for ahead, keyword in enumerate(keywords)):
             return False
         self.at += len(keywords)
         return True
 
     def expect(self, keyword: str) -> None:
-        """Take a keyword. Raises NotCarriedOver."""
+        """Take a keyword. Raises NotCarriedOver if another word comes next."""
         if not self.accept(keyword):
             raise NotCarriedOver(self.start, f"syntax error: expected {keyword} here")
 
@@ -216,8 +217,9 @@ class Reader:
 
 
 def parts(words: Sequence[Word], at: str = ",", *, angles: bool = False) -> list[list[Word]]:
-    """Split words at commas, or at another keyword. Separators in parentheses, or in types' angles, do not count.
+    """Split words at each comma, or at the keyword `at`. Separators inside parentheses or brackets do not count.
 
+    If `angles` is set, separators inside angle brackets, as in types, do not count either.
     Raises NotCarriedOver if a part is empty.
     """
     found: list[list[Word]] = [[]]

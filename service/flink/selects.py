@@ -1,7 +1,7 @@
-"""Find and rename the columns of a query's SELECT list, by its tokens.
+"""Find and rename the columns of a query's SELECT list, based on its tokens.
 
-INSERT INTO, and CREATE VIEW with column names, match a query's columns to a table's by position. A job's sink instead
-has the column names of its query.
+INSERT INTO, and CREATE VIEW with column names, match a query's columns to a table's by position. A job's sink has the
+column names of its query instead, so the query's columns must be renamed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 _ENDS = ("FROM", "UNION", "INTERSECT", "EXCEPT", "WHERE", "GROUP", "ORDER", "LIMIT")
 SelectItem = tuple[int, int, str | None]
-"""The position of an item of a SELECT list, from its first character to after its last, and its name or None."""
+"""An item of a SELECT list: the offset of its first character, the offset after its last, and its name or None."""
 
 
 def select_list(sql: str) -> list[SelectItem] | None:
-    """Return the items of a query's first SELECT; None if the list has a star, or if the SELECT is in parentheses."""
+    """Return the items of a query's first SELECT, or None if the list has a star or the SELECT is in parentheses."""
     tokens = sqlglot.tokenize(sql, read="spark")
     depths = list(_depths(tokens))
     starts = [at for at, token in enumerate(tokens) if depths[at] == 0 and token.text.upper() == "SELECT"]
@@ -78,7 +78,7 @@ def _called(item: Sequence[Token]) -> str | None:
 
 
 def _is_interval(item: Sequence[Token]) -> bool:
-    """Whether the last word is the unit of an INTERVAL."""
+    """Return whether the last word is the unit of an INTERVAL."""
     return len(item) > 2 and item[-3].text.upper() == "INTERVAL"
 
 
@@ -108,16 +108,16 @@ def _depths(tokens: Sequence[Token]) -> list[int]:
 
 
 def spoken(name: str) -> str:
-    """Return a name in SQL syntax, in backticks if it needs them."""
+    """Return a name as an SQL identifier, in backticks if it needs them."""
     plain = [token.token_type for token in sqlglot.tokenize(name, read="spark")] == [TokenType.VAR]
     return name if plain else f"`{name}`"
 
 
 def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str, more: Sequence[str] = ()) -> tuple[str, str]:
-    """Return the text before and after a query, to rename or cast its columns and filter its rows.
+    """Return the text to put before and after a query, so that its columns are renamed or cast and its rows filtered.
 
-    A column is a tuple: its name in the query, its new name, and the type to cast to or None. `more` are additional
-    columns after these.
+    A column is a tuple of its name in the query, its new name, and the type to cast it to or None. `more` has
+    expressions to append to the columns.
     """
     listed = []
     for inner, outer, type_ in columns:

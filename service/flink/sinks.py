@@ -1,4 +1,4 @@
-"""Plan the drafted sinks: adapt their columns to the table, filter rows without a key, and locate refusals."""
+"""Plan the drafted sinks: adapt their columns to the table, filter out rows whose key is NULL, and locate errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fitted:
 
 
 def fitted(script: Script, rest: Mapping[str, Any], views: Mapping[str, Sql], drafts: Sequence[SinkDraft]) -> Fitted:
-    """Plan each sink in an otherwise complete job, and add to its query what Flink does implicitly."""
+    """Plan each sink in an otherwise complete job, and add Flink's implicit casts, filters and settings to the sink."""
     done_views, cast = dict(views), set[tuple[str, int]]()
     sinks: dict[str, Commented] = {}
     for draft in drafts:
@@ -52,8 +52,8 @@ def fitted(script: Script, rest: Mapping[str, Any], views: Mapping[str, Sql], dr
 
 
 _CONFLICTS = {
-    "last": "Several rows may have this key: the last one to arrive is kept, as in Flink.",
-    "first": "Several rows may have this key: the first one is kept, and if it is retracted, the next one.",
+    "last": "Several rows may have the same key: the last one to arrive is kept, as in Flink.",
+    "first": "Several rows may have the same key: the first one is kept, or the next one if the first is retracted.",
 }
 
 
@@ -66,7 +66,7 @@ class _Fitting:
     cast: set[tuple[str, int]]
 
     def fitted(self) -> SinkDraft:
-        """Return the draft in a form that can be planned. Raises PlanError or JobError."""
+        """Return the draft, completed so that it can be planned. Raises PlanError or JobError."""
         self._spell()
         self._fit()
         try:
@@ -79,7 +79,7 @@ class _Fitting:
         return self._once()
 
     def _once(self) -> SinkDraft:
-        """Return the draft, with `emit: final` if its query uses watermarks and allows it: one result per window."""
+        """Return the draft, with `emit: final` (one result per window) if its query uses watermarks and supports it."""
         if (
             not self.draft.final
             or self.draft.mode == "append"
@@ -107,7 +107,7 @@ class _Fitting:
         return loaded(document(values), Path(self.script.name), {})
 
     def _spell(self) -> None:
-        """Rewrite the expressions whose results differ in Flink."""
+        """Rewrite the expressions whose results differ between Flink and Spark, in the sink's query and in views."""
         origin = f"sinks.{self.draft.name}.sql"
         while True:
             sqls = {f"views.{name}": sql for name, sql in self.views.items()} | {origin: self.draft.sql}
@@ -125,12 +125,12 @@ class _Fitting:
             self.views.update({name.removeprefix("views."): sql for name, sql in sqls.items()})
 
     def _result(self) -> tuple[LogicalNode, dict[str, Type]]:
-        """Return the plan before any pass, and the columns of the result. Raises PlanError or JobError."""
+        """Return the logical plan before any pass, and the columns of the result. Raises PlanError or JobError."""
         try:
             root = logical(self._job(probe=True), self.draft.name).root
             return root, columns(root)
         except (Refusal, PlanError) as refusal:
-            # The whole pipeline raises the error with its position, from texts without marks.
+            # Planning the texts without marks raises the error with its position.
             plan(self._job(), self.draft.name)
             raise PlanError("", refusal.text) from None
 
@@ -145,7 +145,7 @@ class _Fitting:
         empty = self._empty(missing)
         if wanted and len(result) != len(wanted):
             found = counted(len(result), "column")
-            raise PlanError("", f"its query has {found}, but the table has {len(wanted)}, without omitted columns")
+            raise PlanError("", f"its query has {found}, but the table has {len(wanted)}, not counting omitted columns")
         pairs = wanted or [(name, "") for name in result]
         listed = [
             (inner, outer, self._cast(draft, outer, type_, to))
@@ -179,7 +179,7 @@ class _Fitting:
             )
 
     def _empty(self, missing: Mapping[str, str]) -> list[str]:
-        """Return the table's columns that the query lacks, as NULLs. A column that cannot be added is noted."""
+        """Return a NULL for each table column that the query lacks. Adds a note on those that cannot be added."""
         left_out = [name for name, type_ in missing.items() if type_.endswith("NOT NULL") or "<" in type_]
         if left_out:
             text = f"{self.draft.name}: columns that the query does not have are left out: {', '.join(left_out)}"
@@ -199,7 +199,7 @@ class _Fitting:
         return found
 
     def _cast(self, draft: SinkDraft, column: str, found: Type, declared: str) -> str | None:
-        """Return the type to cast a column to, None if its type is the same or is accepted by readers."""
+        """Return the type to cast a column to, or None if readers accept its type. Adds a note for a nested type."""
         if not declared:
             return None
         to = Type.of(declared).required
@@ -207,13 +207,13 @@ class _Fitting:
             # A CAST would hide from the plan that the column is a key. Readers accept a narrow integer for a wide one.
             return None
         if "<" in to.sql or "<" in found.sql:
-            text = f"{draft.name}: the column {column} is {found.required.sql} in the query, and {to.sql} in the table"
+            text = f"{draft.name}: the column {column} is {found.required.sql} in the query, but {to.sql} in the table"
             self.script.note(draft.at, text)
             return None
         return to.sql
 
     def place(self, error: RowkindError) -> tuple[int, str]:
-        """Return the position in the script of a planning error, and its text."""
+        """Return a planning error's position in the script, and its text."""
         if not isinstance(error, PlanError):
             return self.draft.at, str(error).partition(": ")[2] or str(error)
         if error.span is None:

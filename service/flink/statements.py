@@ -11,7 +11,7 @@ from rowkind.service.flink.tables import CreateTable, FlinkOption, names, skip_c
 
 @dataclass(frozen=True)
 class SetOption:
-    """SET 'name' = 'value'."""
+    """A SET 'name' = 'value' statement."""
 
     name: str
     option: FlinkOption
@@ -19,7 +19,7 @@ class SetOption:
 
 @dataclass(frozen=True)
 class CreateView:
-    """CREATE VIEW, with its column names if they are given."""
+    """A CREATE VIEW statement, with its column names if they are given."""
 
     name: str
     at: int
@@ -29,10 +29,11 @@ class CreateView:
 
 @dataclass(frozen=True)
 class InsertInto:
-    """INSERT INTO: a query whose result is written to a table, to all of its columns or to some.
+    """An INSERT INTO statement: a query, and the table and `columns` to which its result is written.
 
-    The query's columns match the table's by position, or with `by_name` (CREATE TABLE … AS) by name. `conflict` is the
-    ON CONFLICT policy for rows with the same key, as a value of a sink's `on_conflict`; empty if there is none.
+    If `columns` is empty, the result has all columns of the table. The query's columns correspond to the table's by
+    position or, if `by_name` is set (CREATE TABLE … AS), by name. `conflict` is the ON CONFLICT policy for rows with
+    the same key, as a value of the `on_conflict` setting; empty if there is none.
     """
 
     table: str
@@ -84,7 +85,7 @@ _CONFLICTS: Mapping[str, str] = {"NOTHING": "first", "DEDUPLICATE": "last", "ERR
 
 
 def read(script: Script) -> Iterator[Statement]:
-    """Yield the statements in their order. Other statements are noted. Raises ScriptError."""
+    """Yield the statements that a job can express, in order. Adds a note for each of the others. Raises ScriptError."""
     tables: dict[str, CreateTable] = {}
     in_unused_set = False
     for words in script.statements():
@@ -145,7 +146,7 @@ def _create(script: Script, reader: Reader, start: int, tables: Mapping[str, Cre
 
 
 def _wraps_inserts(reader: Reader) -> bool:
-    """Skip the words that begin or end a statement set; return whether the statement has no other words."""
+    """Skip the words that begin or end a statement set. Return whether the statement has no other words."""
     reader.accept("EXECUTE", "STATEMENT", "SET", "BEGIN")
     reader.accept("BEGIN", "STATEMENT", "SET")
     reader.accept("STATEMENT", "SET", "BEGIN")
@@ -160,7 +161,7 @@ def _set(reader: Reader) -> Iterator[SetOption]:
     words = reader.rest()
     sides = parts(words, "=")
     if len(sides) < 2:
-        raise NotCarriedOver(start, "write SET 'name' = 'value'")
+        raise NotCarriedOver(start, "SET has no value: write SET 'name' = 'value'")
     name, value = ("".join(word.value for word in side) for side in (sides[0], words[len(sides[0]) + 1 :]))
     yield SetOption(name, FlinkOption(value, start))
 

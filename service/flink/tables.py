@@ -15,7 +15,7 @@ from rowkind.service.flink.types import nullable, spark_type
 class FlinkColumn:
     """A column of a table: either a physical column with a `type`, or `computed` from others.
 
-    In CREATE TABLE t (a, b) AS SELECT … it has neither, because the query determines it.
+    In CREATE TABLE t (a, b) AS SELECT … it has neither, because the query determines its type.
     """
 
     name: str
@@ -31,7 +31,7 @@ class FlinkColumn:
 
 @dataclass(frozen=True)
 class FlinkOption:
-    """An entry of WITH or SET."""
+    """The value of an option in WITH or SET, and its position in the script."""
 
     value: str
     at: int
@@ -42,7 +42,7 @@ Options = Mapping[str, FlinkOption]
 
 @dataclass(frozen=True)
 class FlinkWatermark:
-    """WATERMARK FOR column AS expression."""
+    """A WATERMARK FOR column AS expression clause."""
 
     column: str
     at: int
@@ -51,7 +51,7 @@ class FlinkWatermark:
 
 @dataclass(frozen=True)
 class CreateTable:
-    """CREATE TABLE, with the query after AS if there is one."""
+    """A CREATE TABLE statement, with the query after AS if there is one."""
 
     name: str
     at: int
@@ -74,7 +74,7 @@ class CreateTable:
 
 
 def table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> CreateTable:
-    """Parse a table after CREATE TABLE. `tables`: the tables above it, by name. Raises NotCarriedOver."""
+    """Parse the rest of a CREATE TABLE. `tables` has the tables declared above it, by name. Raises NotCarriedOver."""
     reader.accept("IF", "NOT", "EXISTS")
     name = reader.name()
     made = CreateTable(name.value, name.start)
@@ -102,7 +102,7 @@ def table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> 
 
 
 def _defined(script: Script, table: CreateTable, words: Sequence[Word]) -> CreateTable:
-    """Return the table with one more column or constraint."""
+    """Return the table with one more column, or with its primary key or watermark."""
     reader = Reader(words)
     if reader.accept("CONSTRAINT"):
         reader.name()
@@ -124,7 +124,7 @@ def _defined(script: Script, table: CreateTable, words: Sequence[Word]) -> Creat
         return table
     if reader.peek() == "METADATA":
         text = (
-            f"the column {column.value} is left out: METADATA of a record cannot be a column; let the producer add it "
+            f"the column {column.value} is left out: a record's METADATA cannot be a column; let the producer add it "
             f"to the value"
         )
         script.note(column.start, text)
@@ -152,17 +152,17 @@ def _options(words: Sequence[Word]) -> Options:
     for entry in parts(words):
         sides = parts(entry, "=")
         if len(sides) != 2:
-            raise NotCarriedOver(entry[0].start, "write an option as 'name' = 'value'")
+            raise NotCarriedOver(entry[0].start, "an option must be written as 'name' = 'value'")
         name, value = ("".join(word.value for word in side) for side in sides)
         found[name] = FlinkOption(value, entry[0].start)
     return found
 
 
 def _like(reader: Reader, table: CreateTable, tables: Mapping[str, CreateTable]) -> CreateTable:
-    """Return the table with everything that it inherits from another one by LIKE."""
+    """Return the table with everything that it inherits from another table with LIKE."""
     name = reader.name()
     if name.value not in tables:
-        raise NotCarriedOver(name.start, f"there is no table {name.value} above for LIKE")
+        raise NotCarriedOver(name.start, f"LIKE {name.value}: no table of this name is declared above")
     base = tables[name.value]
     said = [word.upper for word in reader.parenthesised()] if reader.peek() == "(" else []
     takes = {feature: verb != "EXCLUDING" for verb, feature in pairwise(said)}
@@ -187,7 +187,7 @@ _HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTA
 
 
 def hinted_options(gap: str, at: int) -> Options:
-    """Return the options of hints `/*+ OPTIONS('name' = 'value') */` in the text `gap`, which begins at `at`."""
+    """Return the options from `/*+ OPTIONS('name' = 'value') */` hints in the text `gap`, which begins at `at`."""
     return {
         name: FlinkOption(value.replace("''", "'"), at + hint.start())
         for hint in _HINT.finditer(gap)

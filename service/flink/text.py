@@ -1,4 +1,4 @@
-"""SQL text that is assembled from pieces of a script and knows the position of each piece in the script."""
+"""SQL text that is assembled from pieces, each with its position in the script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sql:
 
     @property
     def at(self) -> int:
-        """The position in the script at which it begins."""
+        """The position of the first piece in the script; 0 if there are no pieces."""
         return self.pieces[0].at if self.pieces else 0
 
     def indented(self) -> Sql:
@@ -45,14 +45,17 @@ class Sql:
         return self.at
 
     def edited(self, edits: Iterable[tuple[int, int, str]]) -> Sql:
-        """Return the SQL after the edits. They replace the characters from one offset to another and do not overlap."""
+        """Return the SQL with the edits applied. The edits must not overlap.
+
+        An edit (first, last, text) replaces the characters from offset `first` up to, but excluding, `last`.
+        """
         found = self
         for first, last, text in sorted(edits, reverse=True):
             found = found.cut(0, first) + Sql((Stretch(text, self.source(first)),)) + found.cut(last, len(str(found)))
         return found
 
     def cut(self, first: int, last: int) -> Sql:
-        """Return the characters from one offset to another."""
+        """Return the characters from offset `first` up to, but excluding, `last`."""
         found, begin = [], 0
         for piece in self.pieces:
             low, high = max(first - begin, 0), min(last - begin, len(piece.text))
@@ -63,7 +66,7 @@ class Sql:
 
 
 def filled(template: str, arguments: tuple[Sql, ...], at: int) -> Sql:
-    """Fill a template, in which `{0}` stands for the first argument."""
+    """Return a template with arguments in place of `{0}`, `{1}`, …. The template's own text has the position `at`."""
     found = Sql()
     for part in re.split(r"(\{\d+\})", template):
         if re.fullmatch(r"\{\d+\}", part):
@@ -74,5 +77,5 @@ def filled(template: str, arguments: tuple[Sql, ...], at: int) -> Sql:
 
 
 def quoted(text: str) -> str:
-    """Return text as a Spark SQL string literal, in which a backslash escapes."""
+    """Return text as a Spark SQL string literal, with backslashes as escapes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -36,7 +36,7 @@ _NONE: Mapping[str, str] = {
 
 
 def spark_type(reader: Reader) -> str:
-    """Take the next type, without a NOT NULL after it, and return it in Spark's syntax. Raises NotCarriedOver."""
+    """Take the next type, but not a NOT NULL after it, and return it in Spark's syntax. Raises NotCarriedOver."""
     start = reader.start
     name = reader.take().upper
     if name in _NONE:
@@ -49,7 +49,7 @@ def spark_type(reader: Reader) -> str:
         reader.accept("WITHOUT", "TIME", "ZONE")
         return f"TIME({digits})"
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-        # A Flink timestamp without a precision has 6 digits, as Spark's timestamps have.
+        # A Flink timestamp without a precision has 6 digits, like Spark's timestamps.
         digits = "".join(f"({number})" for number in _numbers(reader) if number != "6")
         local = name == "TIMESTAMP" and not reader.accept("WITH", "LOCAL", "TIME", "ZONE")
         reader.accept("WITHOUT", "TIME", "ZONE")

@@ -1,4 +1,4 @@
-"""Translate WATERMARK FOR column AS column - INTERVAL …, and the idle timeout, to a table's `watermark`."""
+"""Translate WATERMARK FOR column AS column - INTERVAL …, and the idle timeout, to a table's `watermark` setting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowkind.service.plan.scalar.time_windows import micros
 from rowkind.service.plan.sql.dialect import RowkindSql
 
 IDLE = "table.exec.source.idle-timeout"
-"""The SET option for all tables of a script."""
+"""The SET option with the idle timeout for all tables of a script."""
 
 _OWN_IDLE = "scan.watermark.idle-timeout"
 
@@ -25,7 +25,7 @@ _OWN_IDLE = "scan.watermark.idle-timeout"
 def watermark(
     script: Script, table: CreateTable, options: Options, idle: FlinkOption | None, translator: Translator
 ) -> dict[str, Any] | None:
-    """Return the `watermark` setting of a table, None if it has none. Unsupported watermarks are noted."""
+    """Return a table's `watermark` setting, or None if it has none. Adds a note for an unsupported watermark."""
     said = table.watermark
     if said is None:
         return None
@@ -44,7 +44,7 @@ def watermark(
 
 
 def _time(table: CreateTable, translator: Translator) -> str:
-    """Return the watermark's column, or the expression of a computed column. Raises NotCarriedOver."""
+    """Return the watermark's column, or its expression if it is a computed column. Raises NotCarriedOver."""
     said = table.watermark
     assert said is not None, "the caller has checked that there is a watermark"
     column = next((each for each in table.columns if each.name == said.column), None)
@@ -65,6 +65,6 @@ def _delay(script: Script, table: CreateTable) -> str:
     try:
         length = micros(sqlglot.parse_one(script.written(rest[1:]), read=RowkindSql))
     except (SqlglotError, Refusal):
-        text = f"only an INTERVAL can be subtracted from {said.column}; write other expressions as `delay` of the table"
+        text = f"only an INTERVAL can be subtracted from {said.column}: set `delay` of the watermark to the expression"
         raise NotCarriedOver(first.start, text) from None
     return duration.show(-(-length // 1000))

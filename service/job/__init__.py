@@ -1,1 +1,1 @@
-"""The job file: its model, its loader, and the errors in it."""
+"""The job file: its model, its loader, and its errors."""

@@ -12,7 +12,7 @@ from rowkind.service.job.model import Job
 
 
 def declared(job: Job, table: str) -> Record:
-    """Return the columns with which a table's rows are read; the primary key is NOT NULL.
+    """Return the columns of a table's rows as the job reads them. The columns of the primary key are NOT NULL.
 
     Raises:
         JobError: The columns, the primary key, the units or the key format are not valid.
@@ -81,7 +81,7 @@ def as_written(job: Job, table: str) -> Record:
             )
         return _from_registry(job, table)
     except RegistryUnreachableError:
-        raise  # The job is not at fault.
+        raise  # This is not an error in the job file.
     except AvroError as error:
         raise _error(job, table, "schema" if of.schema_file else "columns" if of.columns else "", str(error)) from None
 

@@ -29,7 +29,7 @@ def parse(text: str) -> int:
 
 
 def show(length: int) -> str:
-    """Format a length in ms with the largest unit that divides it, weeks excepted."""
+    """Format a length in ms with the largest unit, up to days, that divides it evenly."""
     for unit in ("d", "h", "m", "s"):
         if length % _UNITS[unit] == 0:
             return f"{length // _UNITS[unit]}{unit}"

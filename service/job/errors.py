@@ -1,6 +1,6 @@
 """Errors in a job file.
 
-JobError has one or more problems, each with its file, line and field, and with the expected value.
+A JobError has one or more problems. Each has its line and field, and says what is expected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rowkind.errors import REFUSED, RowkindError
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One problem: the line in the file (from 1; 0 if unknown), the dotted path of the field, and the message."""
+    """One problem: the line in the file (from 1, or 0 if unknown), the dotted path of the field, and the message."""
 
     line: int
     field: str
@@ -21,7 +21,7 @@ class Problem:
 
 
 class JobError(RowkindError):
-    """The job file is not valid. Fix the lines that the message lists; it contains no secret."""
+    """The job file is not valid. Fix the lines that the message lists. The message contains no secrets."""
 
     exit_code = REFUSED
 

@@ -33,7 +33,7 @@ def _settings(value: Any, check: ValidatorFunctionWrapHandler) -> Settings:
     if isinstance(value, dict):
         value = {str(name): str(entry).lower() if isinstance(entry, bool) else entry for name, entry in value.items()}
     checked = check(value)
-    # Pydantic returns plain text, so the values that are secrets are restored.
+    # Pydantic returns plain strings, so restore the values that are a Secret.
     return Settings({name: value[name] if isinstance(value[name], str) else text for name, text in checked.items()})
 
 
@@ -42,7 +42,7 @@ def _written(parse: Callable[[str], int]) -> BeforeValidator:
 
 
 def _shown(title: str, *forms: dict[str, Any]) -> WithJsonSchema:
-    """Return the forms in which a value may be written, for the JSON Schema (`generators/job_schema.py`)."""
+    """Return the accepted forms of a value, for the JSON Schema (`generators/job_schema.py`)."""
     return WithJsonSchema({"title": title, "anyOf": list(forms)})
 
 
@@ -78,7 +78,7 @@ SettingsField = Annotated[dict[str, str], WrapValidator(_settings)]
 class Section(BaseModel):
     """A section of a job file. Unknown keys are refused, and instances are immutable.
 
-    The string below a field is its description in the reference of the job file and in the JSON Schema.
+    The string below a field describes it in the reference of the job file and in the JSON Schema.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)

@@ -16,7 +16,7 @@ Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-
 
 
 class FunctionView(Section):
-    """A view of an aggregate: a collection stored per group, besides the accumulator. Set exactly one key."""
+    """A view of an aggregate: a collection stored per group, in addition to the accumulator. Set exactly one key."""
 
     map: tuple[str, str] | None = None
     """The SQL types of the keys and values."""
@@ -30,7 +30,7 @@ class FunctionView(Section):
     @model_validator(mode="after")
     def _one(self) -> FunctionView:
         if sum(each is not None for each in (self.map, self.set, self.list)) != 1:
-            raise ValueError("expected one of map: [key, value], set: type and list: type")
+            raise ValueError("expected one of map: [key, value], set: type or list: type")
         key = self.type("").key
         if not key.orderable:
             raise ValueError(f"{key.sql} cannot be a key")
@@ -48,8 +48,8 @@ class FunctionView(Section):
 class JobFunction(Section):
     """A Python function of the job. The key is its name in SQL. It is called with one Arrow array per argument.
 
-    A scalar function returns one array of the same length. A table function returns one list of structs per row, whose
-    fields are the columns in `returns`. An aggregate is a class with a state for each group.
+    A scalar function returns one array of the same length. A table function returns a list of structs for each row; the
+    structs' fields are the columns in `returns`. An aggregate is a class with a state for each group.
     """
 
     python: Target
@@ -62,21 +62,21 @@ class JobFunction(Section):
     """The SQL types of the arguments. Values of other types are cast as in Spark, or refused."""
 
     returns: str | dict[str, str]
-    """The SQL type of the result. For a table function, its columns, name to SQL type."""
+    """The SQL type of the result. For a table function, its columns and their SQL types."""
 
     deterministic: bool
     """Whether equal arguments always give equal results. A function that is not deterministic is allowed only on rows
-    that are never retracted, because it may return another value at the retraction."""
+    that are never retracted, because it may return a different value at the retraction."""
 
     called_on_null: bool = False
     """Whether the function is called if an argument is NULL. Otherwise the result is NULL."""
 
     version: str | None = None
-    """The version of the code, which the checkpoint stores. A changed version counts as a changed query. If omitted, a
-    digest of `code` is used, so that any change in it counts."""
+    """The version of the code, which the checkpoint stores. A new version counts as a changed query. If omitted, a
+    digest of `code` is used, so that any change to the code counts."""
 
     accumulator: dict[Identifier, str] = Field(default_factory=dict)
-    """The fields of an aggregate's state, name to SQL type."""
+    """The fields of an aggregate's state, and their SQL types."""
 
     views: dict[Identifier, FunctionView] = Field(default_factory=dict)
     """The lists, maps and sets that an aggregate keeps per group in addition to its accumulator."""
@@ -113,7 +113,7 @@ class JobFunction(Section):
 
     @property
     def result(self) -> Type:
-        """The type of the result for one row; for a table function an array of structs."""
+        """The type of the result for one row; for a table function, an array of structs."""
         if isinstance(self.returns, str):
             return _type(self.returns)
         fields = ", ".join(f"{name}: {type_}" for name, type_ in self.returns.items())

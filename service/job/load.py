@@ -26,7 +26,7 @@ from rowkind.service.job.table import From, RowKindSettings, Table
 Path_ = tuple[str | int, ...]
 
 _SECRETIVE = ("kafka", "registry", "status")
-"""The sections in which values from the environment and from files are hidden, and `{file: path}` is a secret."""
+"""Sections in which values from the environment and from files are hidden, and `{file: path}` reads a secret."""
 
 
 def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
@@ -80,7 +80,7 @@ def _parse(text: str, file: Path) -> CommentedMap:
         line = mark.line + 1 if mark else 0
         raise JobError(str(file), [Problem(line, "", f"the file is not valid YAML: {_first_line(error)}")]) from None
     except (YAMLError, NotImplementedError, ValueError, AttributeError, LookupError, TypeError) as error:
-        # For some texts that are not YAML, the parser raises errors of other types than its own.
+        # For some texts that are not YAML, the parser raises errors that are not YAMLErrors.
         raise JobError(str(file), [Problem(0, "", f"the file is not valid YAML: {error}")]) from None
     if not isinstance(document, CommentedMap):
         raise JobError(str(file), [Problem(1, "", "expected a mapping with job, tables and sinks")])
@@ -92,7 +92,7 @@ def _first_line(error: MarkedYAMLError) -> str:
 
 
 class _Reading:
-    """Converts the YAML document to plain values. Collects the line of each value and the problems."""
+    """The conversion of a YAML document to plain values. It collects the line of each value, and all problems."""
 
     def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
         self._folder = file.parent
@@ -152,7 +152,7 @@ class _Reading:
         return self.lines[path]
 
     def found(self, error: ErrorDetails) -> None:
-        """Record an error of pydantic as a problem of the job file."""
+        """Record a pydantic error as a problem of the job file."""
         path = tuple(part for part in error["loc"] if part != "[key]")
         if path in self._failed:
             return
@@ -202,7 +202,7 @@ _EXPECTED_OF_KIND = {
         ("datetime_parsing", "datetime_type", "datetime_from_date_parsing"), "a time such as 2026-01-31T12:00:00Z"
     ),
 }
-"""The expected value by the kind of the error; the error's context fills the placeholders."""
+"""What is expected, by pydantic's type of error. The error's context fills the placeholders."""
 
 
 def _expected(kind: str, error: ErrorDetails) -> str:

@@ -92,7 +92,7 @@ class Sink(Section):
     written. `ignore`: the job continues, and the topic stays as it is."""
 
     isolated: bool = False
-    """Whether the sink has a query of its own. It then shares no work with other sinks, reads its topics separately,
+    """Whether the sink runs as its own query. It then shares no work with other sinks, reads its topics separately,
     and neither waits for other sinks nor delays them."""
 
     @model_validator(mode="after")
@@ -100,12 +100,12 @@ class Sink(Section):
         if self.mode == "upsert" and not self.key:
             raise ValueError("an upsert sink needs `key`: the columns that identify a row of the result")
         if self.connect_schema and self.format != "json":
-            raise ValueError(f"`connect_schema` is for `format: json`; this sink has `format: {self.format}`")
+            raise ValueError(f"`connect_schema` is only for `format: json`; this sink uses {self.format}")
         if self.on_conflict != "refuse" and self.mode != "upsert":
-            raise ValueError(f"`on_conflict` is for an upsert sink; this one is {self.mode}")
+            raise ValueError(f"`on_conflict` is only for upsert sinks; this sink has mode {self.mode}")
         if self.delivery == "at_least_once" and self.mode != "upsert":
             raise ValueError(
-                f"`delivery: at_least_once` may write changes twice, which only an upsert sink allows; this one is "
+                f"`delivery: at_least_once` may write changes twice, which only upsert sinks allow; this sink has mode "
                 f"{self.mode}"
             )
         return self
@@ -120,7 +120,7 @@ class BatchSettings(Section):
 
 
 class DeadLetterSettings(Section):
-    """Where records go that cannot be read as rows. Without a topic, the first of them stops the job."""
+    """The destination of records that cannot be read as rows. Without a topic, the first such record stops the job."""
 
     topic: TopicName | None = None
     """The dead letter topic. Each dead letter has its origin and the reason."""
@@ -129,7 +129,7 @@ class DeadLetterSettings(Section):
     """With `none`, the first dead letter stops the job even if there is a topic."""
 
     max_ratio: float | None = Field(default=None, gt=0, le=1)
-    """The job stops if dead letters exceed this share of a table's records of the last minute, or of its last 100."""
+    """The job stops if dead letters exceed this ratio of a table's records: the last minute's, or the last 100."""
 
     @model_validator(mode="after")
     def _whole(self) -> DeadLetterSettings:
@@ -146,13 +146,13 @@ class Job(Section):
     """A job file. For `check`, `explain` and `try`, `kafka`, `registry` and `checkpoint` may be omitted."""
 
     name: ResourceName = Field(alias="job")
-    """The job's name. Its transactional ids, its progress topic and its metrics contain it."""
+    """The job's name. It is part of the job's transactional ids, progress topic and metrics."""
 
     kafka: SettingsField | None = None
     """The address of Kafka, and the settings of its clients."""
 
     registry: SettingsField | None = None
-    """Where schemas are: the `url` of a registry with Confluent's API, or a `folder` of .avsc files."""
+    """Where schemas are stored: the `url` of a registry with Confluent's API, or a `folder` of .avsc files."""
 
     status: SettingsField | None = None
     """Access to the status port: `certificate` and `key` for TLS, `user` and `password` for a login."""
@@ -161,7 +161,7 @@ class Job(Section):
     """The folder for offsets and state, or a URL such as `s3a://bucket/jobs`."""
 
     ttl: Duration | None = None
-    """How long after its last write a row expires, in tables without their own `ttl`. If omitted, rows do not
+    """A row expires this long after its last write, in tables without their own `ttl`. If omitted, rows do not
     expire."""
 
     on_expire: OnExpire = "forget"
@@ -190,15 +190,15 @@ class Job(Section):
     letter. `null`: the expression is NULL; if it must not be NULL, the row becomes a dead letter."""
 
     promises: Literal["warn", "fail"] = "warn"
-    """What the job does if a table violates `exact`, its primary key or a NOT NULL. `warn`: it warns. `fail`: it
-    stops."""
+    """What the job does if a table's records violate `exact`, its primary key or a NOT NULL. `warn`: it warns. `fail`:
+    it stops."""
 
     atomic: bool = False
     """Whether a batch writes its changes to all topics in one transaction. Consumers that read committed records of
-    several topics then never see a part of a batch. One task writes all changes."""
+    several topics then never see only a part of a batch. A single task writes all changes."""
 
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
-    """Where records go that cannot be read as rows."""
+    """The destination of records that cannot be read as rows."""
 
     tables: dict[Identifier, Table] = Field(min_length=1)
     """The source topics, by the names that the SQL uses."""
@@ -238,7 +238,7 @@ class Job(Section):
             if value is not None and (one in value) != (other in value):
                 raise ValueError(f"`{one}` and `{other}` must be set together")
         if value is not None and (unknown := value.keys() - {"certificate", "key", "user", "password"}):
-            raise ValueError(f"unknown setting {min(unknown)!r}: expected certificate and key, user and password")
+            raise ValueError(f"unknown setting {min(unknown)!r}: expected certificate, key, user or password")
         return value
 
     @field_validator("on_error", mode="before")
@@ -320,7 +320,7 @@ class Job(Section):
                 yield f"`late: dead_letter` in the watermark of {name}"
 
     def _without_loops(self, written: dict[str, str]) -> None:
-        """Raise ValueError for a topic that the job reads and writes, or writes twice; `written`: sinks by topic."""
+        """Raise ValueError for a topic that is read and written, or written twice. `written` maps topics to sinks."""
         letters = self.dead_letters.topic
         if letters in written:
             raise ValueError(
@@ -330,7 +330,7 @@ class Job(Section):
         for name, table in self.tables.items():
             if table.topic == letters:
                 raise ValueError(
-                    f"table {name!r} reads topic {letters!r}, which has the dead letters: each would be read, and fail "
+                    f"table {name!r} reads topic {letters!r}, which has the dead letters: each would be read and fail "
                     "again. Set another topic in `dead_letters`, or read the letters in another job"
                 )
             if table.topic in written:
@@ -340,7 +340,7 @@ class Job(Section):
                 )
         for topic in (*written, *(table.topic for table in self.tables.values()), letters or ""):
             if topic.startswith(f"{self.name}.") and (topic.endswith(".progress") or ".filling-" in topic):
-                raise ValueError(f"topic {topic!r} is a topic that the job itself creates: use another one")
+                raise ValueError(f"topic {topic!r} is reserved for the job itself: use another topic")
 
     @property
     def brokers(self) -> dict[str, str]:
@@ -363,7 +363,7 @@ class Job(Section):
         if not self.functions or self.code is None:
             return None
         try:
-            # Reading the code reads all of it, so this happens once.
+            # This reads all files of the code, so it is done only once.
             self._python = self._python or Code.at(self.file.parent / self.code)
         except FunctionError as error:
             raise JobError(str(self.file), [Problem(self.line("code"), "code", str(error))]) from None

@@ -45,7 +45,7 @@ class Settings(dict[str, str]):
 
 
 def is_sensitive(name: str) -> bool:
-    """Return whether a setting of this name usually is a secret."""
+    """Return whether a setting of this name is usually a secret."""
     return bool(re.search(r"password|secret|token|user\.info|jaas|key\.pem|credential", name))
 
 

@@ -33,14 +33,14 @@ class RowKindSettings(Section):
     """
 
     header: str = "op"
-    """The name of the header. If a record has it several times, the last one counts."""
+    """The name of the header. If a record has the header several times, the last one counts."""
 
     preset: str = "rowkind"
     """A predefined spelling: `rowkind` (`+I`, `-U`, `+U`, `-D`), `ordinal` (0 to 3), `words` (insert, update_before,
     update_after, update, delete), `debezium` (c, r, u, d) or `diff` (1, -1)."""
 
     values: dict[str, str] | None = None
-    """A spelling of your own, instead of a preset: header text to row kind, `{new: +I, gone: -D}`."""
+    """Your own spelling instead of a preset. It maps header texts to row kinds, as in `{new: +I, gone: -D}`."""
 
     missing: Policy | None = None
     """How to treat a record without the header. `insert`: as an insertion. `dead_letter`: as a dead letter. `fail`: the
@@ -87,14 +87,14 @@ class From(Section):
     """Where to start reading a topic if there is no checkpoint. `start: latest` is short for `start: {at: latest}`."""
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
-    """`earliest`: the first existing record. `latest`: the end. `timestamp` or `offsets`: the setting of that name,
-    which needs no `at`."""
+    """`earliest`: the first existing record. `latest`: the end. `timestamp` or `offsets`: the position in the
+    setting of that name; `at` may then be omitted."""
 
     timestamp: Moment | None = None
-    """The first record of each partition with this timestamp or a later one. A time without a zone is UTC."""
+    """Start at each partition's first record with this timestamp or a later one. A time without a zone is UTC."""
 
     offsets: dict[int, int] = Field(default_factory=dict)
-    """Partition to offset. Partitions without an entry are read from their start."""
+    """The first offset to read, by partition. Partitions without an entry are read from their start."""
 
     on_lost: Literal["fail", "earliest", "latest"] = "fail"
     """What the job does if retention has deleted records that it has not read. `fail`: it ends. `earliest`: it
@@ -124,7 +124,7 @@ class From(Section):
         return self
 
     def physical(self) -> Start:
-        """Return the start for the plan; a time without a zone is UTC."""
+        """Return the start position for the plan. A time without a zone is UTC."""
         moment = self.timestamp
         if moment is not None and moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
@@ -170,7 +170,7 @@ class WatermarkSettings(Section):
     @field_validator("allowed_lateness", mode="before")
     @classmethod
     def _allowed(cls, value: Any) -> Any:
-        return _length(value, "the allowed lateness must not be negative: use a shorter delay instead")
+        return _length(value, "the allowed lateness cannot be negative: use a shorter delay instead")
 
     @field_validator("idle", mode="before")
     @classmethod
@@ -184,7 +184,7 @@ class WatermarkSettings(Section):
 
 
 def _length(value: Any, negative: str) -> int:
-    """Parse a length of time that may be zero. Returns ms; raises ValueError, with `negative` if it is negative."""
+    """Return a length of time in ms, which may be 0. Raises ValueError, with the text `negative` if it is negative."""
     text = str(value).strip()
     if text.startswith("-"):
         raise ValueError(negative)
@@ -202,7 +202,7 @@ class Table(Section):
     """The topic's name. If omitted, the name of the table."""
 
     format: TopicFormat = "avro"
-    """How values and keys are written. `avro`: Avro with the schema's id. `plain_avro`: Avro alone. `json`: JSON."""
+    """How values and keys are written. `avro`: Avro with the schema's id. `plain_avro`: Avro only. `json`: JSON."""
 
     mode: Literal["append", "upsert", "retract", "debezium"]
     """What the records mean. `append`: rows that are only inserted. `upsert`: the current row of each primary key, and
@@ -210,14 +210,14 @@ class Table(Section):
     `debezium`: Debezium's envelopes."""
 
     columns: dict[str, str] | None = None
-    """The columns, name to SQL type, each with or without NOT NULL. Without `columns` and `schema`, the columns come
+    """The columns and their SQL types, each with or without NOT NULL. Without `columns` and `schema`, the columns come
     from the registry's subject `<topic>-value`."""
 
     schema_file: str | None = Field(default=None, alias="schema")
     """A file with the Avro schema, instead of `columns`. The path is relative to the job file."""
 
     units: dict[str, TimeUnit] = Field(default_factory=dict)
-    """The unit of numbers in DATE, TIME and TIMESTAMP columns, column to unit, if the topic does not declare it:
+    """The units of numbers in DATE, TIME and TIMESTAMP columns, by column, if the topic does not declare them:
     `{day: days, at: millis}`. A date has `days`, the other types have `seconds`, `millis`, `micros` or `nanos`."""
 
     record: str | None = None
@@ -225,8 +225,8 @@ class Table(Section):
     other types are ignored."""
 
     key_format: KeyFormatName | None = Field(default=None, alias="key.format")
-    """How keys are written, if not like values. `string`: text without quotes. `long`: 8 bytes. `json`: JSON. `avro`:
-    Avro with the schema's id. The key of a record is read if its value is null."""
+    """The format of keys, if it differs from the format of values. `string`: text without quotes. `long`: 8 bytes.
+    `json`: JSON. `avro`: Avro with the schema's id. The key of a record is read if its value is null."""
 
     primary_key: ColumnNames = ()
     """The columns that identify a row when it is replaced or retracted. They are NOT NULL."""
@@ -238,8 +238,8 @@ class Table(Section):
 
     on_truncate: Literal["refuse", "empty"] = "refuse"
     """What happens if the database truncates a `debezium` table. `refuse`: the event is a dead letter, and the rows
-    stay. `empty`: all rows are retracted, for which the job stores them. The connector needs `skipped.operations:
-    none`."""
+    stay. `empty`: all rows are retracted, and the job stores the rows for this. The connector needs
+    `skipped.operations: none`."""
 
     on_bad_update: OnBadUpdate = "keep"
     """What happens to a row if its update is a dead letter, in a table of mode `upsert`, or `debezium` without `exact`.
@@ -253,10 +253,10 @@ class Table(Section):
     elsewhere."""
 
     ttl: Duration | None = None
-    """How long after it was last written a row expires. If omitted, the job's `ttl`."""
+    """A row expires this long after its last write. If omitted, the job's `ttl` applies."""
 
     on_expire: OnExpire | None = None
-    """What happens to an expired row: see `on_expire` of the job. If omitted, the job's `on_expire`."""
+    """What happens to an expired row; see the job's `on_expire`, which applies if this is omitted."""
 
     watermark: WatermarkSettings | None = None
     """The table's watermark, which closes windows and evicts state."""
@@ -276,7 +276,7 @@ class Table(Section):
 
     @property
     def unavailable(self) -> str | None:
-        """The placeholder for a value that Debezium does not know; None if the table has no placeholder."""
+        """The placeholder for a value that Debezium does not know, or None if there is none."""
         return self.unavailable_value or (_UNAVAILABLE if self.mode in ("debezium", "upsert") else None)
 
     @property
@@ -329,11 +329,11 @@ class Table(Section):
             a = "a debezium" if self.mode == "debezium" else "an upsert"
             raise ValueError(f"{a} table needs `primary_key`: the columns that identify the row to be replaced")
         if self.exact and self.changelog != "retract":
-            raise ValueError(f"`exact` is for a retract table; this one is {self.mode}")
+            raise ValueError(f"`exact` is only for retract and debezium tables; this table has mode {self.mode}")
         if self.on_bad_update != "keep" and self.changelog != "upsert":
-            raise ValueError("`on_bad_update` is for an upsert table, or a debezium table without `exact`")
+            raise ValueError("`on_bad_update` is only for upsert tables, and debezium tables without `exact`")
         if self.on_truncate == "empty" and not self.repeats:
-            raise ValueError("`on_truncate: empty` is for a debezium table with a `primary_key`")
+            raise ValueError("`on_truncate: empty` is only for debezium tables with a `primary_key`")
         if self.format != "avro" and self.columns is None and self.schema_file is None:
             raise ValueError(
                 f"`format: {self.format}` needs `columns` or a `schema`: its columns are not in a registry"

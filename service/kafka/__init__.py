@@ -1,1 +1,1 @@
-"""Kafka: reading and writing topics, offsets, transactions, progress and dead letters. Does not depend on Spark."""
+"""Kafka support: reading and writing topics, offsets, transactions, progress and dead letters. Independent of Spark."""

@@ -1,8 +1,8 @@
-"""Count the records of a batch by their age, for the latency histogram.
+"""Count a batch's records by timestamp, for the latency histogram.
 
-A record's latency is known only when its batch has ended. Until then, the counters that go with the blocks carry the
-records' timestamps. Times are rounded to an eighth of the record's age when it is read, which is precise enough for a
-histogram. So a batch has at most a few dozen distinct times.
+A record's latency is known only when its batch has ended. Until then, the counters sent with the blocks carry the
+records' timestamps. Each timestamp is rounded to an eighth of the record's age at the time of reading, which is precise
+enough for a histogram. A batch therefore has at most a few dozen distinct timestamps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EXACT_BITS = 3
 
 
 def ages(table: str, made: Made, now: float) -> dict[str, float]:
-    """Return the latency counters of a table's records with the times `made`, as of `now` (Unix time in seconds)."""
+    """Return a table's latency counters. `made`: sampled record times; `now`: the current Unix time in seconds."""
     old = np.maximum(now * 1000 - made.at, 1)
     step = np.int64(1) << np.maximum(np.log2(old).astype(np.int64) - _EXACT_BITS, 0)
     times, which = np.unique(made.at // step * step + step // 2, return_inverse=True)

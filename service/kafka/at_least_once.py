@@ -1,7 +1,8 @@
-"""At-least-once writing for upsert topics: no transaction; a task ends when the brokers have acknowledged everything.
+"""At-least-once writing for upsert topics, without transactions: a task ends when its messages are acknowledged.
 
-A batch that is written again after a crash repeats upserts and deletes. This changes nothing for a consumer that keeps
-the last value of each key, if the repeated batch is the same. So the progress is recorded before the results are sent.
+A batch that is rewritten after a crash repeats its upserts and deletes. A consumer that keeps the last value of each
+key is not affected, provided that the repeated batch is identical. So the progress, which says how the batch was cut,
+is recorded before the results are sent.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Deliveries:
         self._failure = self._failure or error
 
     def flush(self, seconds: float) -> None:
-        """Wait for all acknowledgements. Raises KafkaException for the first message that was not delivered."""
+        """Wait up to `seconds` for all acknowledgements. Raises KafkaException if a message was not delivered."""
         left = self.producer.flush(seconds)
         if self._failure is not None:
             raise KafkaException(self._failure)
@@ -45,19 +46,19 @@ _kept: dict[tuple[str, str], _Deliveries] = {}
 
 
 def write(spec: WriterSpec, outgoing: RecordBuilder) -> None:
-    """Write, and wait until all is acknowledged. Raises ChangelogError, after which the task must be retried."""
+    """Write the messages and wait for their acknowledgement. After a ChangelogError, the task must be retried."""
     topics = outgoing.topics or [str(spec.dead_letter_topic)]
     with _delivering(spec, f"writing to {', '.join(topics)}") as deliveries:
         send(deliveries.producer, spec, outgoing, deliveries.partitions)
 
 
 def record(spec: WriterSpec, batch_partition: BatchPartition) -> None:
-    """Write the progress of a query that writes nothing exactly once. Raises ChangelogError as `write` does."""
+    """Write the progress of a query that has no exactly-once sink. Raises ChangelogError as `write` does."""
     push_progress(spec, Progress.of(spec, batch_partition))
 
 
 def push_progress(spec: WriterSpec, after: Progress) -> None:
-    """Write a progress and wait until readers can see it. Raises ChangelogError as `write` does."""
+    """Write a progress record and wait until readers can see it. Raises ChangelogError as `write` does."""
     topic = spec.progress_topic
     with _delivering(spec, f"writing to {topic}") as deliveries:
         push(deliveries.producer, topic, after.to_bytes(), after.key, after.partition)
@@ -65,7 +66,7 @@ def push_progress(spec: WriterSpec, after: Progress) -> None:
 
 @contextmanager
 def _delivering(spec: WriterSpec, doing: str) -> Iterator[_Deliveries]:
-    """Yield a producer. Messages given to it inside the context are acknowledged when the context ends."""
+    """Yield a producer. When the context ends, wait until the brokers have acknowledged the producer's messages."""
     cache = (servers(spec.kafka), spec.query)
     deliveries = _kept.pop(cache, None)
     try:

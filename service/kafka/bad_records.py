@@ -1,4 +1,4 @@
-"""Records that cannot be decoded to rows, and why."""
+"""Collect the records that cannot be decoded to rows, with the reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rowkind.operators.columns.changes import Indices
 class Faults:
     """The faults of a set of records: for each bad record, the stage at which it failed and the first reason found.
 
-    `nulls` are the records with a NULL in a NOT NULL column. A record that the table skips is `bad` without a reason.
+    `nulls` lists the records with a NULL in a NOT NULL column. A record that the table skips is also marked in `bad`,
+    but has no reason.
     """
 
     def __init__(self, count: int) -> None:
@@ -32,7 +33,7 @@ class Faults:
             self.add(at, stage, reason)
 
     def leave_out(self, where: Indices) -> None:
-        """Skip records that the table does not select. They are no error."""
+        """Skip records that the table does not select. These records are not errors."""
         self.bad[where] = True
 
     def add_decoded(self, where: Indices, stage: str, decoded: Decoded) -> None:

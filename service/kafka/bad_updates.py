@@ -1,10 +1,11 @@
-"""Apply the job's `on_bad_update` policy to the row of a key whose update became a dead letter.
+"""Apply a table's `on_bad_update` policy to a row whose update became a dead letter.
 
     retract    the row is deleted, because its old value is known to be outdated
     null       the columns that could not be read become NULL if they are nullable; otherwise the row is kept
 
-With the policy `keep` there is nothing to do. The record becomes a dead letter under every policy. It is decoded again
-with fewer columns: with the key alone, or with one column at a time to find the bad ones. Good records cost no more.
+The policy `keep` needs no action. Under every policy, the record becomes a dead letter. To apply a policy, the record
+is decoded again with fewer columns: only the key, or one column at a time to find the bad ones. Good records are
+decoded only once.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from rowkind.service.kafka.record import Records
 from rowkind.service.physical.node import PhysicalScan
 
 _STAGES = ("framing", "schema", "value")
-"""The stages at which a bad record is known to be an update of a row. At other stages even that is unknown."""
+"""The stages at which a bad record is known to update a row. If a record fails at another stage, this is unknown."""
 
 
 def decoder_of(scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> Decoder:
-    """Return the decoder of a scan, with its table's policy for bad updates."""
+    """Return a scan's decoder, which applies the table's policy for bad updates."""
     kind = Decoder if scan.source.on_bad_update == "keep" else SalvagingDecoder
     return kind(scan, registry, tolerate=tolerate, promises=promises)
 
@@ -50,13 +51,13 @@ class SalvagingDecoder(Decoder):
         self._narrow: dict[Sequence[str], Decoder] = {}
 
     def decode(self, records: Records) -> DecodedRecords:
-        """Return the rows of `records` in their order, with those derived from bad updates, and the dead letters."""
+        """Return the dead letters, and the rows in record order, including those derived from bad updates."""
         decoded = super().decode(records)
         key = self._scan.source.primary_key
         numbers = ArrivalNumber.pack(records.offset, records.partition)
         bad = _numbers(each for each in decoded.letters if each.stage in _STAGES)
         at = np.flatnonzero(np.isin(numbers, bad))
-        # A plan that does not read the key does not use the rows.
+        # If a plan does not read the key, it does not use these rows either.
         if not len(at) or not set(key) <= set(self._reader.names):
             return decoded
         salvage = self._retracted if self._scan.source.on_bad_update == "retract" else self._with_nulls
@@ -71,7 +72,7 @@ class SalvagingDecoder(Decoder):
         return replace(decoded, rows=rows.take(np.argsort(place, kind="stable")), counters=counters)
 
     def _retracted(self, records: Records) -> Iterator[Rows]:
-        """Delete the rows of these records, found by the keys in their values, or else by their Kafka keys."""
+        """Yield deletions of these records' rows, identified by the key in the value, or else by the Kafka key."""
         key = self._scan.source.primary_key
         found = self._narrowed(key).decode(records)
         gone = replace(found.rows, kind=np.full(len(found.rows), RowKind.DELETE, np.int8))
@@ -83,7 +84,7 @@ class SalvagingDecoder(Decoder):
         yield deletes.filter(~faults.bad[at])
 
     def _with_nulls(self, records: Records) -> Iterator[Rows]:
-        """Return the rows of these records with NULL in the unreadable columns, if all of those are nullable."""
+        """Yield these records' rows with NULL in unreadable columns. Skip a row if such a column is NOT NULL."""
         key = self._scan.source.primary_key
         wrong: dict[int, list[str]] = {row: [] for row in range(len(records))}
         for name in self._reader.names:
@@ -105,13 +106,13 @@ class SalvagingDecoder(Decoder):
         return self._narrow[names]
 
     def _widened(self, names: Collection[str], payload: pa.BinaryArray) -> pa.BinaryArray:
-        """Extend rows of these columns to all columns; the others are NULL, or their type's empty value if NOT NULL."""
+        """Extend rows that have only these columns to all columns. The others become NULL, or empty if NOT NULL."""
         columns = [field.name if field.name in names else nothing(field.type) for field in self._reader.fields]
         return codec.read(self._reader.select(names), payload).assemble(self._reader, columns)
 
     @staticmethod
     def _failed(records: Records, decoded: DecodedRecords) -> Indices:
-        """Return which of the records could not be decoded."""
+        """Return the indices of the records that could not be decoded."""
         bad = _numbers(decoded.letters)
         return np.flatnonzero(np.isin(ArrivalNumber.pack(records.offset, records.partition), bad))
 

@@ -1,6 +1,7 @@
-"""Settings of Kafka clients: the job's librdkafka settings, merged with Rowkind's own.
+"""Kafka clients: their settings, and requests that are retried until the brokers are ready.
 
-Rowkind's tuning settings are defaults that the job may override. Settings that correctness depends on always win.
+The settings are the job's librdkafka settings, merged with Rowkind's own. Rowkind's tuning settings are defaults that
+the job may override. Settings that correctness depends on always take precedence.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from rowkind.service.kafka.errors import MissingTopicError, RefusedError, refuse
 Reply = TypeVar("Reply")
 
 KafkaSettings = Mapping[str, str]
-"""librdkafka settings by librdkafka's names, as they appear in the job."""
+"""librdkafka settings by name, as written in the job."""
 
 ANSWER_SECONDS = 10.0
-"""How long a broker may take to answer a question before it counts as unreachable."""
+"""How long a broker may take to answer a request before the broker counts as unreachable."""
 
 _PAUSE_SECONDS = 0.05
 _HEARSAY_SECONDS = 2.0
@@ -33,16 +34,16 @@ _LEADERLESS = {
 
 _CLIENT = {
     # librdkafka writes its own log lines to standard error, bypassing all logging. Important ones are also raised as
-    # errors and reported once, in full. `log_level: 6` in the job's settings brings the lines back.
+    # errors and reported once, in full. `log_level: 6` in the job's settings restores these log lines.
     "log_level": 2,
 }
 _CONSUMER = {
     # A fetch at the end of a partition must not delay other fetches on the same connection.
     "fetch.wait.max.ms": 5,
-    # librdkafka pauses for this many ms after its local queue was full. The default of 1000 cost three quarters of the
-    # throughput.
+    # librdkafka pauses for this many ms when its local queue is full. The default of 1000 reduced throughput by three
+    # quarters.
     "fetch.queue.backoff.ms": 1,
-    # Records fetched beyond a batch's end are thrown away and fetched again by the next batch. At librdkafka's default
+    # Records fetched beyond a batch's end are discarded and fetched again by the next batch. With librdkafka's default
     # of 100,000 messages per partition, this doubled the fetched volume and the broker's work.
     "queued.min.messages": 5_000,
     "queued.max.messages.kbytes": 32768,
@@ -65,7 +66,7 @@ _PRODUCER = {
 _PRODUCER_FIXED = {
     "enable.idempotence": True,
     "acks": "all",
-    # The default of Java clients, so that other producers and consumers find a key in the expected partition.
+    # The default of Java clients, so that a key is in the partition where other producers and consumers expect it.
     "partitioner": "murmur2_random",
     "delivery.report.only.error": True,
 }
@@ -77,7 +78,7 @@ def servers(kafka: KafkaSettings) -> str:
 
 
 def consumer_settings(kafka: KafkaSettings) -> dict[str, Any]:
-    """Return the settings of a consumer that reads assigned partitions, committed records only."""
+    """Return the settings of a consumer that reads only committed records of assigned partitions."""
     return {**_CLIENT, **_CONSUMER, "group.id": "rowkind", **kafka, **_CONSUMER_FIXED}
 
 
@@ -119,7 +120,7 @@ def reach(kafka: KafkaSettings, seconds: float = ANSWER_SECONDS) -> AdminClient:
 
 
 def patiently(ask: Callable[[], Reply]) -> Reply:
-    """Call `ask` and return its result, retrying while a partition's leader changes or is not elected yet."""
+    """Call `ask` and return its result, retrying while a partition has no leader or its leader changes."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while True:
         try:
@@ -133,7 +134,7 @@ def patiently(ask: Callable[[], Reply]) -> Reply:
 def heard(ask: Callable[[], Reply]) -> Reply:
     """Call `ask` and return its result, retrying for 2 s while a topic appears to be missing.
 
-    The controller knows a newly created topic at once; the other brokers learn of it with a delay.
+    The controller knows a new topic immediately; the other brokers learn of it with a delay.
     Raises MissingTopicError.
     """
     deadline = time.monotonic() + _HEARSAY_SECONDS
@@ -147,7 +148,7 @@ def heard(ask: Callable[[], Reply]) -> Reply:
 
 
 def count_partitions(client: Any, topic: str) -> int:
-    """Return how many partitions a topic has, as `client` sees it. Raises KafkaException, even if there is no topic."""
+    """Return a topic's number of partitions, as `client` sees it. Raises KafkaException, also for a missing topic."""
     metadata = client.list_topics(topic, ANSWER_SECONDS).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)

@@ -1,6 +1,6 @@
-"""The driver's queries to the brokers: the partitions of a source and their offsets.
+"""The driver's requests to the brokers for a source's partitions and their offsets.
 
-The end of a partition is its last stable offset. Records from there on belong to transactions that are still open.
+A partition's end is its last stable offset. Records from that offset on cannot be read until an open transaction ends.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rowkind.service.kafka.offsets import At, Range
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics as the brokers know them: Kafka's id of each topic, and all of their partitions."""
+    """Topics as the brokers describe them: Kafka's id of each topic, and the partitions of all topics."""
 
     ids: Mapping[str, str]
     partitions: tuple[At, ...]
 
 
 class Cluster:
-    """Queries to the brokers. Each may raise a ChangelogError within seconds; the caller decides whether to wait."""
+    """Requests to the brokers. A request may raise ChangelogError within seconds; the caller may then retry."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self.kafka = kafka
@@ -63,7 +63,7 @@ class Cluster:
         return Topics(ids, tuple(sorted(partitions)))
 
     def earliest(self, partitions: Iterable[At]) -> dict[At, int]:
-        """Return the first offset of each partition: that of its first record, or of the next one if it is empty."""
+        """Return the offset of each partition's first record; for an empty partition, the offset of the next record."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def ends(self, partitions: Iterable[At]) -> dict[At, int]:
@@ -71,25 +71,25 @@ class Cluster:
         return self.ends_with_epochs(partitions)[0]
 
     def ends_with_epochs(self, partitions: Iterable[At]) -> tuple[dict[At, int], dict[At, int]]:
-        """Return the last stable offset of each partition, and its leader epoch if there is one."""
+        """Return each partition's last stable offset, and its leader epoch if known."""
         found = self._found(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         epochs = {at: each.leader_epoch for at, each in found.items() if each.leader_epoch is not None}
         return {at: each.offset for at, each in found.items()}, epochs
 
     def written(self, partitions: Iterable[At]) -> dict[At, int]:
-        """Return the offset after the last record of each partition, including records of transactions still open."""
+        """Return the offset after each partition's last record, including records of open transactions."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         return self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
 
     def at_time(self, partitions: Iterable[At], timestamp_ms: int) -> dict[At, int]:
-        """Return the first offset in each partition whose record is not older; the end if there is none."""
+        """Return each partition's first offset with a record at or after `timestamp_ms`; its end if there is none."""
         wanted = tuple(partitions)
         found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
         later = [at for at in wanted if found[at] < 0]
         return {**found, **(self.ends(later) if later else {})}
 
     def first_times(self, partitions: Iterable[At]) -> dict[At, int]:
-        """Return the time of the first record of each partition, in ms since the epoch, if there is one."""
+        """Return the time of each partition's first record, in ms since the epoch, if there is such a record."""
         found = self._found(partitions, OffsetSpec.for_timestamp(0))
         return {at: each.timestamp for at, each in found.items() if each.offset >= 0 and each.timestamp >= 0}
 
@@ -149,9 +149,9 @@ _PATIENCE = {"request_timeout": ANSWER_SECONDS}
 
 
 def result(answer: Future[Any]) -> Any:
-    """Return the result of an admin client's future. A future that does not finish in time counts as a timeout.
+    """Return the result of an admin client's future. Raises KafkaException, also if the result takes too long.
 
-    Raises KafkaException. The caller must keep a reference to the client until then.
+    The caller must keep a reference to the client until this function returns.
     """
     try:
         return answer.result(ANSWER_SECONDS + 1)

@@ -1,4 +1,4 @@
-"""Read everything committed to a topic so far, or a single record of it."""
+"""Read all records that are committed to a topic, or a single record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.kafka.record import OneRecord, Records
 
 
 def committed(kafka: KafkaSettings, topic: str) -> Iterator[Records]:
-    """Yield all records that are committed to a topic now, in chunks of whole records. Raises ChangelogError."""
+    """Yield all records that are committed to a topic now, fetched whole, in chunks. Raises ChangelogError."""
     cluster = Cluster(kafka)
     partitions = cluster.topics([topic]).partitions
     begin, end = cluster.earliest(partitions), cluster.ends(partitions)
@@ -21,7 +21,7 @@ def committed(kafka: KafkaSettings, topic: str) -> Iterator[Records]:
 
 
 def record_at(kafka: KafkaSettings, topic: str, partition: int, offset: int) -> OneRecord | None:
-    """Return the record at an offset, None if it no longer exists. Raises ChangelogError."""
+    """Return the record at an offset, or None if it no longer exists. Raises ChangelogError."""
     found = list(_whole(kafka, topic, [Range(topic, partition, offset, offset + 1)]))
     return next(found[0].each) if found else None
 

@@ -1,8 +1,9 @@
-"""Dead letters, records that could not become rows: their form inside the query and in the dead letter topic.
+"""Dead letters, which are records that could not become rows: their encoding in a query and in the dead letter topic.
 
-A dead letter travels through the query as `DeadLetter.to_bytes`, together with the changes of a batch. The writer
-writes it with the original key, value and headers unchanged. It adds Kafka Connect's `__connect.errors.` headers as
-UTF-8 text, and one more for the original's timestamp. An existing header is never replaced.
+Within a query, `DeadLetter.to_bytes` encodes a dead letter, which is sent together with a batch's changes. The writer
+writes it to the topic with the original key, value and headers unchanged. The writer adds Kafka Connect's
+`__connect.errors.` headers as UTF-8 text, and one more header with the original timestamp. An existing header is never
+replaced.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from rowkind.service.kafka.headers import Headers
 PREFIX = "__connect.errors."
 
 READING = ("row kind", "changelog", "framing", "schema", "value", "key")
-"""The stages at which a record fails for every query. At other stages, it may fail for some queries only."""
+"""The stages at which a record fails in every query. At other stages, a record may fail in some queries only."""
 
 EXPRESSION = "expression"
-"""The stage of a row on which an expression of the query fails."""
+"""The stage of a row on which one of the query's expressions failed."""
 
 _SCHEMA = fastavro.parse_schema(
     {
@@ -59,8 +60,8 @@ _SCHEMA = fastavro.parse_schema(
 class DeadLetter:
     """A record that could not become a row: its content, its origin, and the reason.
 
-    `stage` is where it failed: one of `READING`, `EXPRESSION`, or an operator. `error` is the class of the error.
-    `timestamp` is the original record's, in ms since the epoch.
+    `stage` is where it failed: one of `READING`, `EXPRESSION`, or an operator. `error` is the name of the error's
+    class. `timestamp` is the original record's, in ms since the epoch.
     """
 
     table: str
@@ -76,7 +77,7 @@ class DeadLetter:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     def to_bytes(self) -> bytes:
-        """Return this dead letter in the form in which it travels through the query."""
+        """Encode this dead letter for transport within the query."""
         output = io.BytesIO()
         headers = [{"name": name, "value": value} for name, value in self.headers]
         fastavro.schemaless_writer(output, _SCHEMA, asdict(self) | {"headers": headers})
@@ -84,7 +85,7 @@ class DeadLetter:
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Self:
-        """Restore the dead letter that `to_bytes` wrote."""
+        """Restore a dead letter that `to_bytes` encoded."""
         fields = fastavro.schemaless_reader(io.BytesIO(payload), _SCHEMA, None)
         assert isinstance(fields, dict), "the schema is a record"
         fields["headers"] = tuple((header["name"], header["value"]) for header in fields["headers"])

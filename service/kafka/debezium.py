@@ -1,4 +1,4 @@
-"""Translate Debezium envelopes to retracted and inserted rows, by their operation `op`.
+"""Translate Debezium envelopes to retracted and inserted rows, according to their operation `op`.
 
     c       create: the row `after` is new
     r       read: a snapshot has read the row `after`, which may have been sent before
@@ -6,7 +6,8 @@
     d       delete: the row `before` was deleted
     t       truncate: all rows of the table were deleted
 
-A database need not send the whole old row. In mode upsert the key of the old row is enough, or else the record's key.
+A database may omit the old row or parts of it. In mode upsert, the old row's key is enough; if the old row is missing,
+the record's key is used.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _NO_BEFORE = (
 
 @dataclass(frozen=True)
 class Turns:
-    """The effects of some envelopes: which retract a row (`goes`), which insert one (`comes`), and with which row kind.
+    """The effects of envelopes: which retract a row (`goes`), which insert one (`comes`), and the row kind of each.
 
-    `empty` are the envelopes that truncate the table.
+    `empty`: the envelopes that truncate the table.
     """
 
     goes: Indices
@@ -45,12 +46,12 @@ class Turns:
 
 
 def turns(found: Envelopes, where: Indices, faults: Faults, *, source: SourceTable, moved: Mask) -> Turns:
-    """Return the effects of the envelopes of the records at `where`. Envelopes with faults have no effect.
+    """Return the effects of the envelopes in the records at `where`. Envelopes with faults have no effect.
 
-    In mode retract, deletes and updates retract the old row as it was. In mode upsert, an inserted row replaces the row
-    with the same key, so an update retracts a row only if it is `moved`, which means that its primary key changed.
-    A snapshot may read rows that were sent before. So a snapshot's row replaces the row with the same key: always in
-    mode upsert, and in mode retract if the table has a primary key.
+    In mode retract, deletes and updates retract the old row exactly as it was. In mode upsert, an inserted row replaces
+    the row with the same key, so an update retracts the old row only if its primary key changed (`moved`). A snapshot
+    may read rows that were sent before. A snapshot's row therefore replaces the row with the same key: always in mode
+    upsert, and in mode retract if the table has a primary key.
     """
     whole = source.mode == "retract"
     op = np.array(found.op, object)

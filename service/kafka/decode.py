@@ -1,8 +1,8 @@
-"""Decode the records of a table's topic to rows: row kind from the header, value under the schema that the scan reads.
+"""Decode a topic's records to a table's rows: row kinds from a header, values according to the scan's schema.
 
 A record that cannot be decoded becomes a dead letter with its origin and the stage at which it failed: row kind,
-changelog (a kind that the table's mode does not allow), framing, schema, value, or key (of a deleted row). A row on
-which an expression of the query fails may become a dead letter too, with the stage expression.
+changelog (a kind that the table's mode does not allow), framing, schema, value, or key (of a deleted row). If an
+expression of the query fails on a row, the row's record may become a dead letter too, with the stage expression.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from rowkind.service.physical.node import PhysicalScan
 
 @dataclass(frozen=True)
 class DecodedRecords:
-    """The rows and dead letters of some records, with the counters.
+    """The rows and dead letters that a set of records was decoded to, with counters.
 
-    `truncation` is the arrival number of the last record that truncates the table, None if there is none.
+    `truncation`: the arrival number of the last record that truncates the table, None if there is none.
     """
 
     rows: Rows
@@ -57,9 +57,10 @@ class DecodedRecords:
 class Decoder:
     """Decodes the records of one scan.
 
-    With `tolerate`, bad records become dead letters. Otherwise the first one raises UndecodableRowError. A row kind
-    policy of `fail` raises it in any case. With `promises` of "fail", a NULL in a NOT NULL column raises
-    BrokenPromiseError. A registry that does not answer raises RegistryUnreachableError: the record is not at fault.
+    If `tolerate` is set, bad records become dead letters; otherwise the first one raises UndecodableRowError. The row
+    kind policy `fail` always raises UndecodableRowError. If `promises` is "fail", a NULL in a NOT NULL column raises
+    BrokenPromiseError. If the registry does not answer, RegistryUnreachableError is raised, because the record is not
+    at fault.
     """
 
     def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> None:
@@ -72,11 +73,11 @@ class Decoder:
         self._deleted = _deleted_row(scan)
 
     def decode(self, records: Records) -> DecodedRecords:
-        """Return the rows of `records` in their order, and a dead letter for each bad record."""
+        """Return the rows in record order, and a dead letter for each bad record."""
         faults = Faults(len(records))
         seen, source = records, self._scan.source
         if source.debezium or source.mode == "upsert":
-            # A copy, because a dead letter must have its record unchanged.
+            # Change a copy, because a dead letter must contain its record unchanged.
             seen = replace(records, value=self._format.without_nothing(records.value))
         kind, of, payload, empty = (self._envelopes if source.debezium else self._values)(seen, faults)
         numbers = ArrivalNumber.pack(records.offset, records.partition)
@@ -88,7 +89,7 @@ class Decoder:
         return DecodedRecords(good, letters, self._count(good, letters, records.value) | broken, truncation)
 
     def _values(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
-        """Read kinds from the headers and rows from the values: one row for each record, and no truncations."""
+        """Read row kinds from headers and rows from values. Each record has one row; none is a truncation."""
         values = records.value
         kind, others = np.full(len(records), MISSING, np.int8), False
         if records.headers is not None:
@@ -106,7 +107,7 @@ class Decoder:
         return kind, np.arange(len(records)), payload, np.empty(0, np.int64)
 
     def _envelopes(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
-        """Read kinds and rows of Debezium envelopes, and the truncations. A tombstone after a delete is skipped."""
+        """Read row kinds, rows and truncations from Debezium envelopes. A tombstone after a delete is skipped."""
         source, where = self._scan.source, np.flatnonzero(validity(records.value))
         schemas = None if records.headers is None else _schema_headers([records.headers[at] for at in where.tolist()])
         raw = Raw(records.value.take(pa.array(where)), where, schemas=schemas)
@@ -122,22 +123,22 @@ class Decoder:
             gone = self._deleted_rows(records, where[each.goes], gone, faults)
         payload = concat_binary([gone, found.after.take(pa.array(each.comes))])
         of = where[np.concatenate([each.goes, each.comes])]
-        # A stable sort: the retraction of a record comes before its insertion.
+        # The sort is stable, so that a record's retraction stays before its insertion.
         order = np.argsort(of, kind="stable")
         kind = np.concatenate([each.goes_as, each.comes_as])
         return kind[order], of[order], payload.take(pa.array(order)), where[each.empty]
 
     def _refuse_unavailable(self, payload: pa.BinaryArray, where: Indices, faults: Faults) -> None:
-        """Mark as bad the rows in which Debezium's placeholder replaces a value."""
+        """Mark a row as bad if Debezium's placeholder replaces one of its values."""
         if (placeholder := self._scan.source.unavailable) is not None:
             for row, columns in unavailable(self._reader, payload, placeholder).items():
                 faults.add(int(where[row]), "value", refusal(columns, placeholder))
 
     def _moved(self, found: Envelopes) -> Mask:
-        """Return which envelopes have an old row with another primary key than the new one."""
+        """Return a mask of the envelopes whose old and new rows have different primary keys."""
         key, moved = self._scan.source.key, np.zeros(len(found.op), np.bool_)
         at = np.flatnonzero(validity(found.before) & validity(found.after))
-        # A plan that does not read the key does not use the rows.
+        # If a plan does not read the key, it does not use these rows either.
         if len(at) and set(key.names) <= set(self._reader.names):
             same = SameRows(key)
             old, new = found.before.take(pa.array(at)), found.after.take(pa.array(at))
@@ -146,7 +147,7 @@ class Decoder:
         return moved
 
     def left_out(self, records: Records, left_out: LeftOut) -> list[DeadLetter]:
-        """Return the dead letters of inserted rows on which an expression failed. Retracted rows get none."""
+        """Return a dead letter for each inserted row on which an expression failed. Retracted rows get none."""
         numbers = ArrivalNumber.pack(records.offset, records.partition)
         order = np.argsort(numbers)
         at = order[np.searchsorted(numbers[order], left_out.rows.seq)]
@@ -155,7 +156,7 @@ class Decoder:
         return [self._told(records, row, EXPRESSION, ExpressionError.__name__, reason) for row, reason in told]
 
     def _kinds(self, kind: Int8s, records: Records, faults: Faults) -> Int8s:
-        """Adjust the kinds in the headers to the table's mode, and apply the policies for missing and unknown kinds."""
+        """Adjust row kinds from headers to the table's mode. Apply the policies for missing and unknown kinds."""
         if self._scan.source.mode == "upsert":
             taken_back = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
             taken_back |= ~validity(records.value)
@@ -168,7 +169,7 @@ class Decoder:
                 faults.add(
                     int(at),
                     "changelog",
-                    f"a {symbol} in table {self._scan.source.table}, which has mode append",
+                    f"row kind {symbol} is not allowed in table {self._scan.source.table}, which has mode append",
                 )
         return kind
 
@@ -180,7 +181,7 @@ class Decoder:
             if policy == "insert":
                 continue
             for at in where:
-                reason = f"there is no header {header.header!r} with the row kind"
+                reason = f"the record has no header {header.header!r} with its row kind"
                 if code == UNKNOWN:
                     value = [value for name, value in _headers(records, int(at)) if name == header.header][-1]
                     reason = f"the header {header.header!r} has the unknown row kind {value!r}"
@@ -189,7 +190,7 @@ class Decoder:
                 faults.add(int(at), "row kind", reason)
 
     def _payloads(self, values: pa.Array, schemas: pa.Array | None, wanted: Mask, faults: Faults) -> pa.BinaryArray:
-        """Decode the wanted values to rows of the scan's schema. Bad and unwanted rows have empty bytes."""
+        """Decode the `wanted` values to rows of the scan's schema. Bad and unwanted rows are empty bytes."""
         if wanted.all():
             return self._format.rows(Raw(values, np.arange(len(values)), schemas=schemas), self._reader, faults)
         where = np.flatnonzero(wanted)
@@ -198,7 +199,7 @@ class Decoder:
         return scatter([self._format.rows(raw, self._reader, faults)], [where], len(values), b"")
 
     def _deleted_rows(self, records: Records, at: Indices, keys: pa.BinaryArray, faults: Faults) -> pa.BinaryArray:
-        """Return the rows that these records delete, from the given primary keys; if null, from the Kafka keys."""
+        """Return the rows that these records delete, built from `keys`; where a key is null, from the Kafka key."""
         source = self._scan.source
         missing = np.flatnonzero(~validity(keys))
         if len(missing):
@@ -208,7 +209,7 @@ class Decoder:
         return codec.read(source.key, keys).assemble(self._reader, self._deleted)
 
     def _keys(self, records: Records, at: Indices, faults: Faults) -> pa.BinaryArray:
-        """Decode the primary keys from the Kafka keys of these records."""
+        """Decode these records' Kafka keys to primary keys."""
         headers = [list(_headers(records, row)) for row in at.tolist()]
         schemas = _schema_headers(headers, framing.KEY_HEADER)
         raw = Raw(records.key.take(pa.array(at)), at, "key", schemas)
@@ -221,7 +222,7 @@ class Decoder:
         return self._told(records, at, stage, type(error).__name__, reason)
 
     def _told(self, records: Records, at: int, stage: str, error: str, reason: str) -> DeadLetter:
-        assert records.timestamp is not None, "a job that may have dead letters reads all of a record"
+        assert records.timestamp is not None, "a job that may have dead letters fetches records whole"
         timestamp = int(records.timestamp[at])
         return DeadLetter(
             table=self._scan.source.table,
@@ -238,7 +239,7 @@ class Decoder:
         )
 
     def _nulls(self, records: Records, rows: Sequence[int]) -> dict[str, float]:
-        """Count the rows with a NULL in a NOT NULL column. Raises BrokenPromiseError if the job says so."""
+        """Count the rows with a NULL in a NOT NULL column. Raises BrokenPromiseError if `promises` is "fail"."""
         if not rows:
             return {}
         partition, offset = int(records.partition[rows[0]]), int(records.offset[rows[0]])
@@ -269,7 +270,7 @@ def _headers(records: Records, at: int) -> Sequence[tuple[str, bytes | None]]:
 
 
 def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEADER) -> pa.Array | None:
-    """Return each record's header with the schema id, null if it has none; None if no record has one."""
+    """Return each record's header with the schema id, null where it is missing; None if no record has this header."""
     found = [
         next((value for name, value in reversed(record) if name == wanted), None) if record else None
         for record in headers
@@ -278,6 +279,6 @@ def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEAD
 
 
 def _deleted_row(scan: PhysicalScan) -> list[str | bytes]:
-    """Return, for a row of which only the key is known, the key column or the default value of each column."""
+    """Return the columns of a row whose key alone is known: names of key columns, default values for the others."""
     key = scan.source.primary_key
     return [field.name if field.name in key else nothing(field.type) for field in scan.calc.input.fields]

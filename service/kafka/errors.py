@@ -1,25 +1,25 @@
 # ruff: noqa: SLF001 - the client's own codes are spelled with an underscore
-"""Errors between the service and Kafka, each with what to do about it.
+"""Errors in the use of Kafka, each with its remedy.
 
 ChangelogError
  ├── UnreachableError         no broker answers
- ├── RefusedError             a broker rejects the client: credentials, TLS or access rights
+ ├── RefusedError             a broker rejects the client: credentials, TLS or permissions
  ├── MissingTopicError        a topic does not exist
  ├── ReplacedTopicError       a topic was deleted and re-created after the checkpoint was written
- │    ├── TruncatedTopicError the last records of a partition are lost, and new records take their offsets
- │    └── RestartedTopicError either of these, in a job that rebuilds itself in this case
+ │    ├── TruncatedTopicError a partition has lost its last records, and new records take their offsets
+ │    └── RestartedTopicError a topic was replaced or truncated, and the job rebuilds itself in this case
  ├── ClaimedTopicsError       another job writes a topic
  ├── UnfitTopicError          a topic's settings do not suit its use
  ├── UnfitSubjectError        the registry's schema for a topic is incompatible with the job's
  ├── LostOffsetsError         retention has deleted records that were not read yet
  ├── StalledReadError         a broker stopped delivering records that it had announced
- ├── UndecodableRowError      a record is not a row of its table, and the job tolerates no such records
- ├── AppendOnlyError          an append topic would get a retraction
+ ├── UndecodableRowError      a record cannot be decoded to a row, and the job does not tolerate such records
+ ├── AppendOnlyError          the query retracts a row, but its sink's mode is append
  └── TransactionError         a batch could not be committed
       ├── FencedError         another run of the same job took over the transactional id
       ├── UnknownOutcomeError the broker did not report whether a commit took place
-      ├── WriterLostError     the process that holds the producer is gone
-      └── ContradictionError  a batch with the same number but other records was written before
+      ├── WriterLostError     the producer process exited or did not start
+      └── ContradictionError  a batch with the same number but different records was already written
 
 `translate` maps confluent_kafka's exceptions to these errors.
 """
@@ -35,7 +35,7 @@ from rowkind.quantities import plural
 
 
 class ChangelogError(RowkindError):
-    """A changelog could not be read or written. The message says everything that a user needs to know."""
+    """A changelog could not be read or written. The message contains everything that a user needs to know."""
 
     exit_code = REFUSED
 
@@ -48,7 +48,7 @@ class UnreachableError(ChangelogError):
 
 
 class RefusedError(ChangelogError):
-    """A broker refuses the client. Check the job's security settings and the access rights of its Kafka user."""
+    """A broker rejected the client. Check the job's security settings and its Kafka user's permissions."""
 
 
 class MissingTopicError(ChangelogError):
@@ -63,8 +63,8 @@ class ReplacedTopicError(ChangelogError):
         super().__init__(f"Topic {topic} {how}. {self._then}")
 
     _then = (
-        "State and results still contain the old records. `rowkind run --reset-state` rebuilds both from the topics as "
-        "they are now; with `on_recreated: restart` in the table's `start`, the job does so by itself."
+        "State and results still contain the old records. To rebuild both from the current topics, use `rowkind run "
+        "--reset-state`. With `on_recreated: restart` in the table's `start`, the job rebuilds them automatically."
     )
 
 
@@ -82,13 +82,13 @@ class ClaimedTopicsError(ChangelogError):
         super().__init__(
             f"{plural(len(topics), 'topic')} {', '.join(topics)}: already written by job {job}, according to "
             f"its progress topic {progress}. Every row would be written twice.\n"
-            f"Write to another topic. If job {job} was deleted or renamed, `rowkind topics release` with the file of "
-            f"this job takes the topics over. If the other job is still running, it then stops."
+            f"Write to another topic. If job {job} was deleted or renamed, run `rowkind topics release` with this "
+            f"job's file to take the topics over. If the other job is still running, it then stops."
         )
 
 
 class TruncatedTopicError(ReplacedTopicError):
-    """A partition lost records that were read, and new ones have their offsets. Restore them or run `--reset-state`."""
+    """A partition lost records that the job had read. Restore these records, or run with `--reset-state`."""
 
     def __init__(self, topic: str, partition: int, read: int, end: int) -> None:
         self.partition, self.read, self.end = partition, read, end
@@ -97,7 +97,7 @@ class TruncatedTopicError(ReplacedTopicError):
 
 
 def truncated(partition: int, read: int, end: int) -> str:
-    """Describe a topic with a partition that was read up to offset `read` but now ends at offset `end`."""
+    """Describe the loss in a topic whose partition was read up to offset `read` but now ends at offset `end`."""
     return (
         f"has lost records that were read: partition {partition} was read up to offset {read}, but the records from "
         f"offset {end} on are gone or have been replaced, as after an unclean leader election or a disk restore"
@@ -120,7 +120,7 @@ class StalledReadError(ChangelogError):
 
 
 class AppendOnlyError(ChangelogError):
-    """An append topic would get a retraction. Set the sink's mode to retract or upsert."""
+    """A query retracts a row, but its sink's mode is append. Set the sink's mode to retract or upsert."""
 
 
 class LostOffsetsError(ChangelogError):
@@ -137,7 +137,7 @@ class LostOffsetsError(ChangelogError):
 
 
 class UndecodableRowError(ChangelogError):
-    """A record is not a row of its table. Fix the producer, or set a topic in `dead_letters`."""
+    """A record cannot be decoded to a row of its table. Fix the producer, or set a topic in `dead_letters`."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
@@ -165,14 +165,17 @@ class UnknownOutcomeError(TransactionError):
 
 
 class WriterLostError(TransactionError):
-    """The process that holds a producer has ended or cannot start. The batch is written again, exactly once."""
+    """A producer process exited or did not start. The batch is written again, exactly once."""
 
 
 class ContradictionError(TransactionError):
-    """A batch was written before with other records. The query restarts and replays the batch that was written."""
+    """A batch was already written with different records. The query restarts and replays the batch as written."""
 
     def __init__(self, query: str, number: int) -> None:
-        super().__init__(f"Batch {number} of query {query} was written before with other records, so it is replayed.")
+        super().__init__(
+            f"Batch {number} of query {query} was already written with different records. The query restarts and "
+            f"replays the batch as written."
+        )
 
 
 _REFUSALS = {
@@ -190,17 +193,17 @@ _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRO
 
 
 def refuses(error: KafkaError) -> bool:
-    """Whether a broker or its TLS layer rejected the client, so that waiting will not help."""
+    """Return whether a broker or its TLS layer rejected the client, so that waiting will not help."""
     return error.code() in _REFUSALS
 
 
 def fences(error: KafkaError) -> bool:
-    """Whether this producer was replaced by another one under the same transactional id."""
+    """Return whether another producer with the same transactional id has replaced this one."""
     return error.code() in _FENCED
 
 
 def translate(failure: KafkaException, servers: str, doing: str) -> ChangelogError:
-    """Translate a client's exception to an error for the user; `doing` names the attempt: "reading topic orders"."""
+    """Translate a client's exception to a user-facing error. `doing`: the attempt, such as "reading topic orders"."""
     error: KafkaError = failure.args[0]
     if refuses(error):
         return RefusedError(f"While {doing}: Kafka at {servers} refuses this client: {error.str()}.")

@@ -1,8 +1,9 @@
 # ruff: noqa: SLF001 - the client's own codes are spelled with an underscore
-"""Fetch the records of given offset ranges, with a consumer that a worker keeps.
+"""Fetch the records of given offset ranges with a consumer that the worker keeps between tasks.
 
-Offsets have gaps, from transaction markers and from compaction. So a range is not complete after a number of records,
-but when a record at or after its end was seen, or when the consumer reports the partition's end there.
+Offsets have gaps, from transaction markers and from compaction, so counting records does not show that a range is
+complete. A range is complete when a record at or after its end has been seen, or when the consumer reports that the
+partition ends there.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ _MOST_ROWS = 50_000
 _CHUNK_BYTES = 8 << 20
 
 _PIECE_ROWS = 1_000
-"""How many messages to consume at a time. If a small piece is finished before the next one is consumed, the next one
-reuses its memory, which is in the processor's cache. A record then costs a third less than in pieces of 50,000."""
+"""How many messages to consume at a time. A small piece is processed before the next one is consumed, so the next piece
+reuses memory that is in the processor's cache. A record then costs a third less than with pieces of 50,000 messages."""
 
 _PIECE_BYTES = 1 << 20
 
 _STRIDE = 16
-"""One of this many messages is asked for its timestamp. This keeps the cost of measuring latency low."""
+"""The timestamp of only one message out of this many is read. This keeps the cost of measuring latency low."""
 
 _TRUNCATION = re.compile(r"log truncation detected.*broker end offset is (-?\d+)")
 
 OnLost = Mapping[str, Literal["fail", "earliest", "latest"]]
-"""What to do, per topic, if retention deletes records of a range while it is read."""
+"""What to do, for each topic, if retention deletes records of a range while the range is being read."""
 
 
 class Fetcher:
     """Reads ranges in chunks of about 8 MB, one task at a time.
 
-    `whole`: fetch all of a record. Otherwise the timestamp is missing, and so is the key if the record has a value.
+    `whole`: fetch complete records. Otherwise timestamps are omitted, and so are keys unless a value is null.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Fetcher:
         self._rows = _PIECE_ROWS
 
     def _connect(self) -> Consumer:
-        """Return a new consumer. A consumer that met an outage may have outdated metadata of the brokers."""
+        """Return a new consumer. After an outage, the old consumer's broker metadata may be outdated."""
         self._complaint = self._away = None
         return Consumer({**consumer_settings(self._kafka), "error_cb": self._complain})
 
@@ -77,7 +78,7 @@ class Fetcher:
         self._consumer.close()
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the earliest offset of a partition and its end. Raises KafkaException."""
+        """Return a partition's earliest offset and its end. Raises KafkaException."""
         at = TopicPartition(topic, partition)
         try:
             low, high = patiently(lambda: self._consumer.get_watermark_offsets(at, ANSWER_SECONDS, cached=False))
@@ -107,7 +108,7 @@ class Fetcher:
         try:
             while left := positions.left:
                 before = positions.open
-                # Take the messages that are available at once, without waiting for a full piece.
+                # Take the messages that are already available, without waiting for a full piece.
                 events = self._consumer.consume(min(self._rows, left), 0) or self._consumer.consume(1, _POLL_SECONDS)
                 failed: list[Message] = []
                 if any(map(Message.error, events)):
@@ -130,7 +131,7 @@ class Fetcher:
             self._consumer.unassign()
 
     def _lift(self, messages: list[Message], positions: Positions) -> Iterator[Records]:
-        """Yield the messages that are in the ranges, by topic."""
+        """Yield the messages inside the ranges as records, grouped by topic."""
         ranges = positions.find(messages)
         offset = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
         inside = positions.advance(ranges, offset)
@@ -187,7 +188,7 @@ class Fetcher:
             raise translate(KafkaException(error), servers(self._kafka), doing)
 
     def _release(self, positions: Positions, before: Indices) -> None:
-        """Unassign the partitions that have been completed since `before`, if others are still open."""
+        """Unassign the partitions that were open `before` and are now complete, if others are still open."""
         still = positions.open
         if 0 < len(still) < len(before):
             done = [positions.ranges[number] for number in np.setdiff1d(before, still)]
@@ -216,7 +217,7 @@ class Fetcher:
 
 
 def _beginning(part: Range) -> TopicPartition:
-    """Return where a range begins, with the leader epoch by which a broker checks that it has the records before."""
+    """Return a range's start. Its leader epoch lets a broker check that it still has the preceding records."""
     if part.epoch < 0:
         return TopicPartition(part.topic, part.partition, part.start)
     return TopicPartition(part.topic, part.partition, part.start, leader_epoch=part.epoch)
@@ -227,7 +228,7 @@ def _some(messages: Sequence[Message], rows: Indices) -> list[Message]:
 
 
 def _by_topic(chunk: list[Records]) -> list[Records]:
-    """Group the chunk by topic and clear it, so that a suspended generator does not keep the memory."""
+    """Merge a chunk's records by topic. Clear the chunk, so that a suspended generator does not keep its memory."""
     topics = sorted({part.topic for part in chunk})
     records = [Records.concat([part for part in chunk if part.topic == topic]) for topic in topics]
     chunk.clear()
@@ -235,7 +236,7 @@ def _by_topic(chunk: list[Records]) -> list[Records]:
 
 
 def _made(messages: list[Message]) -> Made:
-    """Return the times of every `_STRIDE`th message that has one, with how many messages each stands for."""
+    """Return the timestamp of every `_STRIDE`th message, if it has one, and how many messages it represents."""
     times = [message.timestamp() for message in messages[::_STRIDE]]
     stands = np.full(len(times), _STRIDE)
     stands[-1] = len(messages) - _STRIDE * (len(times) - 1)

@@ -1,11 +1,11 @@
-"""Decode the keys and values of records to packed rows, by the format of the table's topic.
+"""Decode record keys and values to packed rows, according to the format of the table's topic.
 
-    avro          framed: a prefix of the value, or a header, names a schema of the registry
-    plain_avro    the bare Avro value, under the schema that the table declares
+    avro          framed: a prefix of the value, or a header, contains the id of a schema in the registry
+    plain_avro    the bare Avro value, with the schema that the table declares
     json          an object whose members are the columns (`service.kafka.json_format`)
 
-In each format a value may be a Debezium envelope: a record with the old row `before`, the new row `after`, and `op`.
-Keys may have another format than values (`service.kafka.key_format`).
+In each format, a value may be a Debezium envelope: a record with the old row `before`, the new row `after`, and `op`.
+Keys and values may have different formats (`service.kafka.key_format`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Avro(ValueFormat):
 
     @abstractmethod
     def _groups(self, raw: Raw, faults: Faults) -> Iterator[tuple[Record, Indices, pa.BinaryArray]]:
-        """Group the Avro values by their writer's schema: the schema, the indices in `raw`, and the values."""
+        """Yield each writer's schema, the indices of its values in `raw`, and these Avro values."""
 
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
         """Decode keys or values to rows of `reader`."""
@@ -73,7 +73,7 @@ class _Avro(ValueFormat):
         return scatter(parts, places, len(raw), b"")
 
     def envelopes(self, raw: Raw, before: Record, after: Record, faults: Faults) -> Envelopes:
-        """Decode values to Debezium envelopes, whose rows have these schemas."""
+        """Decode values to Debezium envelopes. `before` and `after` are the schemas of their rows."""
         op: list[str | None] = [None] * len(raw)
         readers = {"before": before, "after": after}
         parts: dict[str, list[pa.BinaryArray]] = {name: [] for name in readers}
@@ -81,7 +81,7 @@ class _Avro(ValueFormat):
         for writer, members, payload in self._groups(raw, faults):
             missing = [name for name in ("op", *readers) if name not in writer.names]
             if missing or any(writer.type(name).kind != "record" for name in readers):
-                text = f"{writer.name} is not a Debezium envelope, which has `op` and the rows `before` and `after`"
+                text = f"{writer.name} is not a Debezium envelope: it must have `op` and the rows `before` and `after`"
                 faults.add_all(raw.where[members], "schema", text)
                 continue
             decoded = codec.read(writer, payload)
@@ -127,7 +127,7 @@ class FramedAvro(_Avro):
 
 @dataclass(frozen=True)
 class PlainAvro(_Avro):
-    """Avro without framing, under the columns and the key that the table declares."""
+    """Avro without framing. The table declares the columns of values and keys."""
 
     value: Record
 

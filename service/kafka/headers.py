@@ -18,9 +18,9 @@ UNKNOWN = -2
 
 
 def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> tuple[Int8s, bool]:
-    """Return the row kind of each record, or `MISSING` or `UNKNOWN`, and whether some record may have other headers.
+    """Return each record's row kind, or `MISSING` or `UNKNOWN`, and whether any record may have other headers.
 
-    If a record has several headers with the name, the last one counts.
+    If a record has several row kind headers, the last one counts.
     """
     kinds = np.full(len(headers), MISSING, np.int8)
     rows = np.flatnonzero(np.fromiter(map(bool, headers), np.bool_, len(headers)))

@@ -1,9 +1,9 @@
 """Decode JSON keys and values: objects whose members are the columns (`avro.json_rows`).
 
-Kafka Connect may have wrapped a value together with its schema. The value is then read by that schema, as Avro is by
-its writer's schema (`avro.connect_values`). An empty schema is ignored. A null payload counts as no value.
+Kafka Connect may have wrapped a value together with its schema. The value is then decoded with that schema, as Avro is
+with its writer's schema (`avro.connect_values`). An empty schema is ignored. A null payload counts as no value.
 
-A key of one column may be the bare value; text may also be without quotes.
+A single-column key may be the bare value; if the value is text, its quotes may be missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class _Found:
-    """Parsed values or keys, None for bad ones, each with the number of its Connect schema, 0 for none."""
+    """Parsed values or keys (None for bad ones), and the number of each one's Connect schema (0 for none)."""
 
     values: list[Any]
     numbers: list[int]
@@ -52,7 +52,7 @@ class _Found:
         self.numbers.append(number)
 
     def _number(self, schema: Any) -> int:
-        # Nearly always all values have the same schema, so the latest one is compared first.
+        # Nearly always, all values have the same schema, so the latest schema is compared first.
         last = len(self.schemas)
         try:
             number = next(
@@ -90,7 +90,7 @@ class Json(ValueFormat):
         return scatter(parts, places, len(raw), b"")
 
     def envelopes(self, raw: Raw, before: Record, after: Record, faults: Faults) -> Envelopes:
-        """Decode values to Debezium envelopes, whose rows have these schemas."""
+        """Decode values to Debezium envelopes. `before` and `after` are the schemas of their rows."""
         found = self._parsed(raw, after, faults)
         images = {name: (list[pa.BinaryArray](), list[Indices]()) for name in _ROWS}
         for schema, members in found.groups():
@@ -111,7 +111,7 @@ class Json(ValueFormat):
         )
 
     def without_nothing(self, values: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the values with JSON's `null`, plain or as the payload next to a schema, replaced by null."""
+        """Replace each JSON `null`, whether bare or the payload next to a schema, with an Arrow null."""
         suspects = pc.match_substring_regex(values, _NOTHING)
         if not pc.any(suspects).as_py():
             return values
@@ -123,7 +123,7 @@ class Json(ValueFormat):
         return pc.if_else(pa.array(nothing), pa.scalar(None, pa.binary()), values)
 
     def _typed(self, schema: Any, values: list[Any], raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
-        """Convert values of one schema to rows of `reader`."""
+        """Convert values that have the same schema to rows of `reader`."""
         if not is_complete(schema):
             rows = [_object(value, reader, raw, at, faults) for at, value in enumerate(values)]
             there = np.flatnonzero([each is not None for each in rows])
@@ -202,7 +202,7 @@ def _key(data: bytes | None, reader: Record, parse: Callable[[bytes], Any]) -> A
 
 
 def _object(value: Any, reader: Record, raw: Raw, at: int, faults: Faults) -> dict[str, Any] | None:
-    """Return a value or a key without a schema as an object; a bare key of one column is wrapped."""
+    """Return a value or key without a schema as an object. A bare single-column key is wrapped in an object."""
     if isinstance(value, dict):
         return value
     if raw.stage == "key" and len(reader.fields) == 1:

@@ -20,7 +20,7 @@ _LONG = struct.Struct(">q")
 
 
 class TextKey(KeyFormat):
-    """Keys that are the value as UTF-8 text, without quotes: `nails`, `42`, `2026-01-31`."""
+    """Keys that consist of the value as UTF-8 text without quotes: `nails`, `42`, `2026-01-31`."""
 
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
         """Decode keys to rows of `reader`, which has one column."""
@@ -28,7 +28,7 @@ class TextKey(KeyFormat):
 
 
 class LongKey(KeyFormat):
-    """Keys that are an integer in 8 bytes, big-endian, as Java's LongSerializer writes it."""
+    """Keys that consist of an integer in 8 bytes, big-endian, as written by Java's LongSerializer."""
 
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
         """Decode keys to rows of `reader`, which has one column."""
@@ -71,5 +71,5 @@ def _said(type_: Type, key: bytes) -> Any:
 
 def _number(key: bytes) -> int:
     if len(key) != _LONG.size:
-        raise ValueProblem(f"its length is {len(key)} instead of 8 bytes (`key.format: long`)")
+        raise ValueProblem(f"expected 8 bytes, got {len(key)} (`key.format: long`)")
     return int(_LONG.unpack(key)[0])

@@ -1,4 +1,4 @@
-"""Measure a query's lag, in rows and in seconds, by asking the brokers. This works whether or not a batch is running.
+"""Measure a query's lag in rows and in seconds, by requests to the brokers. No batch needs to be running.
 
 The query's committed offsets are also committed to a consumer group, so that Kafka monitoring tools can show the lag.
 Rowkind never reads them back.
@@ -23,7 +23,7 @@ _RECORDS_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 
 _ONE_RECORD = {"max.partition.fetch.bytes": 1024, "queued.min.messages": 1, "queued.max.messages.kbytes": 1024}
-"""A broker sends at least one whole record batch; these settings keep it from sending more."""
+"""A broker sends at least one whole record batch; these settings prevent the broker from sending more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Lag:
     held: float = 0.0
 
     def at(self, offset: int) -> Lag:
-        """Return the lag once everything before `offset` has been read. The age stays the same as an upper bound."""
+        """Return the lag that remains when everything before `offset` has been read. The age is an upper bound."""
         rows = min(self.rows, max(0, self.end - offset))
         return Lag(rows, self.seconds if rows else 0.0, self.end, self.held if rows else 0.0)
 
@@ -69,10 +69,10 @@ class LagMeter:
         self._consumer.close()
 
     def look(self, at: Mapping[At, int] | None) -> dict[At, Lag]:
-        """Return the lag of every partition for a query at these offsets; None means that the query has not begun.
+        """Return each partition's lag for a query that has read up to the offsets `at`, None if it has not begun.
 
-        While Kafka does not answer, the row counts of the last answer are repeated. Rows may have arrived since that
-        answer, so the age is counted from then at the latest.
+        While Kafka does not answer, the row counts of the last answer are returned. Rows may have arrived since that
+        answer, so the age is measured from the time of that answer or earlier.
         """
         now = self._clock()
         try:
@@ -118,7 +118,7 @@ class LagMeter:
         made = self._made(asked)
         self._since = known | {each: (offset, made.get(each, now)) for each, offset in asked.items()}
         open_ = {each: offset for each, offset in stable.items() if offset < ends[each]}
-        # If a transaction was open at the same offset in the last look, it is long enough to look up when it began.
+        # A transaction that was open at the same offset in the last measurement is worth a request for its start time.
         same = {each: offset for each, offset in open_.items() if self._held.get(each, (-1, 0.0))[0] == offset}
         unknown = {each: offset for each, offset in same.items() if each not in self._dated}
         self._held = {each: self._held[each] if each in same else (offset, now) for each, offset in open_.items()}
@@ -126,7 +126,7 @@ class LagMeter:
         self._dated = {*same}
 
     def _made(self, positions: Mapping[At, int]) -> dict[At, float]:
-        """Return the time of the first record at or after each of these offsets, in Unix s, where it is known."""
+        """Return the time of the first record at or after each position, in Unix seconds, where it is known."""
         made: dict[At, float] = {}
         left = set(positions)
         deadline = time.monotonic() + _RECORDS_SECONDS

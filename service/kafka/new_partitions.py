@@ -1,13 +1,13 @@
-"""Cut batches of a topic that has gained partitions, so that older records are read first.
+"""Limit batches after a topic has gained partitions, so that older records are read first.
 
-After partitions are added, a key may move to another partition. Its newer rows must not be overwritten by older ones,
-but within a batch the greater offset wins, and offsets of different partitions cannot be compared. So reading a new
-partition begins only when the others have been read up to the time of its first record. Partitions are numbered in the
-order in which they are added. So the topic had more than k partitions from the earliest first record of the partitions
-from number k on.
+When partitions are added, a key may move to another partition. Older rows must not overwrite the key's newer rows, but
+within a batch the row with the greater offset wins, and offsets in different partitions are not comparable. A new
+partition is therefore read only when the others have been read up to the time of the new partition's first record.
+Partitions are numbered in the order in which they are added. The topic had more than k partitions from the time of the
+earliest record in partitions k and above.
 
-A key that moved between two old partitions is not handled until the new partition has its first record. Times are the
-record timestamps. A time in the future cannot be one at which the topic grew, and is ignored.
+A key that moved between two old partitions is not handled until the new partition has its first record. Times are
+record timestamps. Timestamps in the future are ignored, because the topic cannot have grown then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def until_growth(
     earliest: Mapping[At, int],
     now_ms: int,
 ) -> dict[At, int]:
-    """Return the ends of a batch from `begin`, not beyond the next time at which one of these topics gained partitions.
+    """Return the ends of a batch that starts at `begin`, limited to the next time at which a topic gained partitions.
 
     `earliest`: the first offsets of all partitions. Raises ChangelogError.
     """
@@ -47,7 +47,7 @@ def until_growth(
 
 
 def _growths(first: Mapping[At, int]) -> list[int]:
-    """Return the times (ms) at which partitions may have been added, in order, given the times of first records."""
+    """Return the times (ms), in order, when partitions may have been added. `first`: the times of first records."""
     found: set[int] = set()
     earliest: int | None = None
     for at in sorted(first, reverse=True):

@@ -1,8 +1,8 @@
-"""Offsets of one source as Spark logs them, with admission (how far a batch goes) and division into read tasks.
+"""A source's offsets as Spark logs them, with the limits of batches and their division into read tasks.
 
-The end of a batch records everything that the batch depends on: its number, its time, and where it begins. The clock or
-the topics may have decided where it begins: a start from latest or from a timestamp, a new partition, a reset after
-lost offsets. So a batch that is read again has exactly the same result (`service.checkpoint.replay`).
+The end of a batch records everything that the batch depends on: its number, its time, and where it begins. Where a
+batch begins may depend on the clock or on the topics: a start from latest or from a timestamp, a new partition, a reset
+after lost offsets. A batch that is read again therefore has exactly the same result (`service.checkpoint.replay`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 _BATCH = ""
-"""The JSON key for data that belongs to no topic; a topic cannot have this name."""
+"""The JSON key for data that does not belong to a topic; no topic can have this name."""
 
 At = tuple[str, int]
 """A topic's name and a partition number."""
@@ -20,7 +20,7 @@ At = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The records of one partition from offset `start` to before `end`; offsets may have gaps.
+    """The records of one partition from offset `start` up to, but not including, `end`; offsets may have gaps.
 
     `epoch`: the leader epoch when the records before `start` were read, -1 if it is not known (`Offset.epochs`).
     """
@@ -41,14 +41,14 @@ class Offset:
 
     - `at`: the next offset to read, by topic and partition.
     - `ids`: Kafka's id of each topic, which shows whether a topic was deleted and re-created.
-    - `epochs`: the leader epoch of each partition when it was read up to `at`. With it a broker can tell whether the
-      partition still has the records that were read (KIP-320).
+    - `epochs`: the leader epoch of each partition when it was read up to `at`. The epoch lets a broker check whether
+      the partition still has the records that were read (KIP-320).
 
     Only for the end of a batch:
 
     - `begin`: where the batch begins.
-    - `number`: the number of the batch. Batches count from 0 and are written under this number. It is -1 before the
-      first batch and in the logs of earlier releases.
+    - `number`: the number of the batch, counted from 0, under which its results are written. It is -1 before the first
+      batch and in the logs of earlier releases.
     - `now`: the time of the batch, which is when it was planned, Unix time in ms.
     """
 
@@ -60,7 +60,7 @@ class Offset:
     epochs: Mapping[At, int] = field(default_factory=dict)
 
     def is_cut_as(self, other: Offset) -> bool:
-        """Whether two batches have the same records."""
+        """Return whether two batches have the same records."""
         return (self.at, self.begin) == (other.at, other.begin)
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +94,8 @@ class Offset:
 def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At, int]:
     """Return the end of a batch of at most `rows` rows. Every partition advances in proportion to its lag.
 
-    A partition that lags gets at least 1 row. So the batch may exceed `rows`, by less than the number of partitions.
+    A partition that lags advances by at least 1 row. The batch may therefore exceed `rows`, but by less than the number
+    of partitions.
     """
     behind = {at: stop - begin.get(at, 0) for at, stop in end.items()}
     total = sum(behind.values())
@@ -117,8 +118,8 @@ def divide(
 ) -> list[tuple[Range, ...]]:
     """Divide a batch into at most `tasks` read tasks of equal size, and return the ranges of each.
 
-    A task gets at least `rows_per_task` rows, so small batches have few tasks. A large partition is cut, because any
-    task may read any row. With `whole`, partitions are not cut. `epochs`: the leader epochs of the records before
+    A task gets at least `rows_per_task` rows, so small batches have few tasks. Large partitions are cut, because any
+    task may read any row; if `whole` is set, partitions are not cut. `epochs`: the leader epochs of the records before
     `begin`.
     """
     known = epochs or {}

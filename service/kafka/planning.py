@@ -1,6 +1,6 @@
-"""The driver's half of a source: plan where it begins, how far each batch goes, and how to handle lost records.
+"""The driver side of a source: decide where it begins, where each batch ends, and how to handle lost records.
 
-This is separate from Spark's interface (`service.query.source`), so that tests can call every decision directly.
+It is separate from Spark's interface (`service.query.source`), so that tests can call each decision directly.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ _TICKS_EVERY_SECONDS = 1.0
 """The minimum interval between batches without rows, which only advance time."""
 
 _ENDS_ASKED = 3
-"""How many more times the end of a partition is requested if it lies before the offset already read."""
+"""How many more times a partition's end is requested if it is before the offset already read."""
 
 _FEW_ROWS = 1_000
-"""Up to this many rows make a batch without checking record sizes, since that takes as long as a small batch."""
+"""Record sizes are not checked if there are at most this many rows. The check takes as long as a small batch."""
 
 _BATCH_SECONDS = 2.0
 _LEAST_ROWS = 200_000
-"""The minimum limit of rows in a batch of a backlog. The limit rises while batches take less than `_BATCH_SECONDS`, so
-that the fixed cost of a batch is small. A fixed higher limit would take too much memory if rows multiply in a join."""
+"""The lowest row limit for batches while there is a backlog. The limit rises while batches take less than
+`_BATCH_SECONDS`, so that a batch's fixed cost matters little. A higher fixed limit would need too much memory if a join
+multiplies rows."""
 
 _BYTES_BESIDE = 100
 """The size of a row's columns besides its record, in bytes: hash, key, arrival number, and lengths."""
@@ -56,7 +57,10 @@ class _View:
 
 
 def initial(cluster: Cluster, starts: Mapping[str, Start]) -> Offset:
-    """Return where a source without a checkpoint begins, in the topics' current partitions. Raises ChangelogError."""
+    """Return the offset at which a source without a checkpoint begins, in all current partitions of its topics.
+
+    Raises ChangelogError.
+    """
     topics = cluster.topics(starts)
     earliest = cluster.earliest(topics.partitions)
     at: dict[At, int] = {}
@@ -93,13 +97,14 @@ class Planner:
         self._under_way: tuple[float, int] | None = None
 
     def initial(self) -> Offset:
-        """Return where a source without a checkpoint begins."""
+        """Return the offset at which a source without a checkpoint begins."""
         return initial(self._cluster, self._starts)
 
     def end(self, start: Offset, rows: int | None) -> Offset:
-        """Return the end of the batch that begins at `start`, of at most `rows` rows; `start` if there is nothing new.
+        """Return the end of the batch that begins at `start`; `start` itself if there is nothing new.
 
-        A batch to be replayed has its recorded end. Raises LostOffsetsError, ReplacedTopicError or MissingTopicError.
+        `rows`: the maximum number of rows, None for no limit. A batch that is replayed has its recorded end.
+        Raises LostOffsetsError, ReplacedTopicError or MissingTopicError.
         """
         if self._spec.drain_file is not None and Path(self._spec.drain_file).exists():
             return start
@@ -133,7 +138,7 @@ class Planner:
         ends = {at: max(end, begin[at]) for at, end in ends.items()}
         now_ms = round(time.time() * 1000)
         ends = until_growth(self._cluster, self._in_order, begin, ends, earliest=view.earliest, now_ms=now_ms)
-        # A reset after a loss must advance the offset even if there is no record, or the next batch would reset again.
+        # A reset after a loss must advance the offset even without new records, or the next batch would reset again.
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
         if ends == begin and not moved and not self.opens_with(start):
             return replace(start, begin=begin) if self._is_due(start) else None
@@ -145,10 +150,10 @@ class Planner:
         return Offset(end, view.topics.ids, begin, epochs=epochs)
 
     def _check(self, start: Offset, ends: Mapping[At, int]) -> None:
-        """Check that no partition ends before the offset read. Raises TruncatedTopicError or RestartedTopicError."""
+        """Raise TruncatedTopicError or RestartedTopicError if a partition ends before the offset already read."""
         for at, end in ends.items():
             read = start.at.get(at, 0)
-            # A partition that the job starts beyond its end has not been read up to there.
+            # If the job starts beyond the partition's end, the partition has not been read up to `read`.
             if end >= read or start.number < 0 or read == self._starts[at[0]].offsets.get(at[1]):
                 continue
             # A leader that was just elected may not know the partition's end yet.
@@ -159,13 +164,13 @@ class Planner:
                 raise TruncatedTopicError(*at, read, again)
 
     def stop_at_now(self) -> None:
-        """Limit all further batches to the present ends of the partitions."""
+        """Limit all further batches to the partitions' current ends."""
         topics = self._look(afresh=True).topics
         now = Offset(self._cluster.ends(topics.partitions), topics.ids)
         self._target = now.at
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
-        """Return the ranges of each read task of a batch, for at least 1 task. Raises LostOffsetsError."""
+        """Return the ranges of each read task in a batch, which has at least 1 task. Raises LostOffsetsError."""
         # A query from which sinks were removed may no longer read all topics of a recorded batch.
         ends = {at: stop for at, stop in end.at.items() if at[0] in self._starts}
         begin = {at: offset for at, offset in (end.begin or start.at).items() if at in ends}
@@ -173,7 +178,7 @@ class Planner:
             view = self._look(afresh=True)
             found = self._begin(replace(start, at=begin, ids=end.ids), view)
             for at, wanted in begin.items():
-                # A replay without the lost records would lead to another state, so `on_lost` does not apply to it.
+                # A replay without the lost records would produce a different state, so `on_lost` does not apply here.
                 if end.number in self._replayed and wanted < min(found[at], ends[at]):
                     raise LostOffsetsError(*at, wanted, found[at])
             begin = found
@@ -185,19 +190,19 @@ class Planner:
         return tasks or [()]
 
     def begins_run(self) -> bool:
-        """Whether this is the first call, which means the first batch of a run."""
+        """Return whether this is the first call, and so the first batch of a run."""
         began, self._began = self._began, True
         return not began
 
     def opens_with(self, start: Offset) -> bool:
-        """Whether the batch that begins here is the first one of a source that must have one even without rows."""
+        """Return whether the batch at `start` is the source's first and must take place even without rows."""
         return bool(self._spec.opens) and not start.begin
 
     def _is_due(self, start: Offset) -> bool:
-        """Whether a batch without rows is due: the first one of a run, which reports state, or one to advance time.
+        """Return whether a batch without rows is due, either as a run's first batch or to advance time.
 
-        The last batch has recorded in `due_file` when the next one is due. If this run has had no batch yet, one is
-        made to find out.
+        A run's first batch reports the state sizes. The last batch recorded in `due_file` when the next batch is due.
+        If the file does not exist, no batch of this run has recorded it yet, so a batch is due.
         """
         if self._target is None and self._spec.levels and start.number >= 0 and not self._began:
             return True
@@ -211,11 +216,11 @@ class Planner:
         return True
 
     def _pace(self) -> None:
-        """Adjust the row limit by the duration of the last batch, if the limit cut it. The batch has ended just now."""
+        """If the row limit cut the last batch, which has just ended, adjust the limit to that batch's duration."""
         if self._under_way is not None:
             began, rows = self._under_way
             fits = int(rows * _BATCH_SECONDS / max(self._clock() - began, 0.001))
-            # The limit drops at most by half: a batch may have been slow for reasons other than its rows.
+            # The limit drops by half at most, because a batch may be slow for reasons other than its rows.
             self._paced_rows = max(_LEAST_ROWS, self._paced_rows // 2, min(fits, self._paced_rows * 2))
             self._under_way = None
 
@@ -237,9 +242,9 @@ class Planner:
         return known[0]
 
     def _begin(self, before: Offset, view: _View) -> dict[At, int]:
-        """Return where each partition continues after `before`.
+        """Return the offset at which each partition continues after `before`.
 
-        A new partition begins at its earliest record. After a loss of records, `on_lost` says where it continues.
+        A new partition begins at its earliest record. If records were lost, `on_lost` decides where to continue.
         Raises LostOffsetsError, ReplacedTopicError or RestartedTopicError.
         """
         begin: dict[At, int] = {}

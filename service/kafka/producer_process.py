@@ -1,19 +1,20 @@
 """Producer processes: one process per transactional id, which holds the Kafka producer.
 
-Spark gives the tasks of a partition to any idle Python worker. If workers held the producers, each worker would fence
-the one before at almost every batch. Opening a producer takes 0.13 to 0.6 s: connections, a new epoch, reading the
-progress. So the producer lives in a separate process that all workers of a machine reach through a socket. A task sends
-its blocks there, and gets back the counters or the exception that was raised:
+Spark assigns a partition's tasks to any idle Python worker. If workers held the producers, a worker would fence the
+previous one in almost every batch. Opening a producer takes 0.13 to 0.6 s: connections, a new epoch, reading the
+progress. So the producer is in a separate process, which all workers of a machine reach through a socket. A task sends
+its blocks to that process, and receives the counters or the exception that was raised:
 
     worker  ── spec, batch partition, blocks ─▶  process  ── transaction ─▶  Kafka
             ◀─ counters ───────────────────────────
 
-The first task that finds no such process starts it. The process ends when the last connected worker has gone. It keeps
-no state that matters: if it dies, or if the partition moves to another machine, a new process starts. That one fences
-the old producer and reads from the progress topic what has been written (`service.kafka.transaction`).
+The first task that finds no such process starts it. The process exits when the last connected worker has disconnected.
+It keeps no essential state: if it dies, or if the partition moves to another machine, a new process starts. The new
+process fences the old producer and reads from the progress topic which batches were written
+(`service.kafka.transaction`).
 
-Starting a process from nothing takes 0.7 s. If workers are forked (`service.processes.worker_daemon`), their parent
-leaves behind a process with everything loaded, from which producer processes are forked too.
+Starting a process from scratch takes 0.7 s. If workers are forked (`service.processes.worker_daemon`), their parent
+also forks a template process that has all modules loaded. Producer processes are then forked from the template.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ from rowkind.service.kafka.spec import WriterSpec
 _SIZE = struct.Struct(">Q")
 
 _LONGEST = 55
-"""The maximum length of the temporary folder's path in bytes, if a socket in a subfolder is to fit. A socket's path may
-have 107 bytes, and Spark's temporary folders in pods take 52 of them."""
+"""The maximum length in bytes of the temporary folder's path at which a socket in a subfolder still fits. A socket path
+may have 107 bytes, of which Spark's temporary folders in pods use 52."""
 
 _FORKS = "ROWKIND_FORKS"
-"""The environment variable with the socket's address where a worker can ask for a producer process to be forked."""
+"""The environment variable with the address of the socket at which a worker can request a forked producer process."""
 
 _lines: dict[tuple[str, str, str], BufferedRWPair] = {}
 _started: list[subprocess.Popen[bytes]] = []
 
 
 def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
-    """Run `sink.write` in the process of the transactional id. Raises ChangelogError."""
+    """Run `sink.write` in the producer process of the transactional id. Raises ChangelogError."""
     producer = (servers(spec.kafka), spec.transactional_id(batch_partition.partition), spec.run)
     line = _lines.pop(producer, None) or _connect(_address(*producer))
     try:
@@ -68,8 +69,8 @@ def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Seque
         answer: Counted | Exception = pickle.load(line)  # noqa: S301 - from our own process
     except (OSError, EOFError) as error:
         raise WriterLostError(
-            f"The process that writes to Kafka as {spec.transactional_id(batch_partition.partition)} has "
-            f"ended ({error!r}), perhaps because memory ran out. The batch is written again, exactly once."
+            f"The process that writes to Kafka as {spec.transactional_id(batch_partition.partition)} exited "
+            f"unexpectedly ({error!r}), perhaps because memory ran out. The batch is written again, exactly once."
         ) from None
     _lines[producer] = line
     if isinstance(answer, Exception):
@@ -78,16 +79,16 @@ def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Seque
 
 
 def fork_on_demand() -> None:
-    """Leave behind a copy of this process that forks a producer process whenever a worker needs one.
+    """Fork a template process, which forks a producer process whenever a worker requests one.
 
-    The workers are those forked from this process later. This process must not have started a thread. The copy ends
-    when the last process that could ask has ended.
+    Workers are forked from the current process later. The current process must not have started a thread. The template
+    exits when the current process and all its workers have exited.
     """
     address = _address("forks", str(os.getpid()))
     listener = _listening(address)
     ended, held = os.pipe()
     if os.fork():
-        # Every process forked from here inherits `held`. The reading end sees EOF when all of them have ended.
+        # Every process forked from this one inherits `held`. When all of them have exited, `ended` reaches EOF.
         os.close(ended)
         listener.close()
         os.environ[_FORKS] = address
@@ -115,12 +116,12 @@ def fork_on_demand() -> None:
 
 
 def serve(address: str, told: int) -> None:
-    """Write the blocks that workers send to the socket at `address`, until the last worker has gone.
+    """Write to Kafka the blocks that workers send to the socket at `address`, until the last worker disconnects.
 
     When the socket is ready, a line is written to the file descriptor `told`.
     """
     with _listening(address) as listener, selectors.DefaultSelector() as ready:
-        # A name for process listings: after a fork, the command line is that of the workers.
+        # Set a name for process listings: a forked process has the same command line as the workers.
         with suppress(OSError):
             Path("/proc/self/comm").write_text("rowkind-writer")
         # The parent process waits for this line.
@@ -138,7 +139,7 @@ def serve(address: str, told: int) -> None:
 
 
 def _listening(address: str) -> socket.socket:
-    """Listen on a socket at this path; a stale socket of an ended process is replaced."""
+    """Listen on a socket at this path. A stale socket of an earlier process is replaced."""
     listener = socket.socket(socket.AF_UNIX)
     Path(address).unlink(missing_ok=True)
     listener.bind(address)
@@ -147,7 +148,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _answered(line: BufferedRWPair) -> bool:
-    """Handle one request of a worker. Returns False if the worker has gone, perhaps in the middle of its request."""
+    """Handle a worker's request. Return False if the worker has disconnected, perhaps in the middle of the request."""
     try:
         spec, batch_partition, count = pickle.load(line)  # noqa: S301 - from our own worker
         blocks = [_block(line) for _ in range(count)]
@@ -163,7 +164,7 @@ def _outcome(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence
         return write(spec, batch_partition, blocks)
     except ChangelogError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - whatever it is, the task that sent the request must fail with it
+    except Exception as error:  # noqa: BLE001 - any error must fail the task that sent the request
         error.add_note(traceback.format_exc())
         return error
 
@@ -191,13 +192,13 @@ def _connect(address: str) -> BufferedRWPair:
 
 
 def _start(address: str) -> None:
-    """Start the process and wait until it listens. A signal to the job does not reach it: the job drains first."""
+    """Start the process and wait until it listens. Signals to the job do not reach it, because the job drains first."""
     if not (_forked(address) or _spawned(address)):
         raise WriterLostError("A process that writes to Kafka did not start. See the executor's log for the reason.")
 
 
 def _forked(address: str) -> bool:
-    """Fork the process if this worker has a process to fork it from. Returns whether it started."""
+    """Fork the process from the template process, if there is one. Return whether it started."""
     with socket.socket(socket.AF_UNIX) as line, suppress(OSError):
         line.connect(os.environ.get(_FORKS, ""))
         line.send(address.encode())

@@ -1,18 +1,17 @@
 """The progress topic: which batches a query's partition has written, kept in the same Kafka transactions as the rows.
 
 Each query has its own compacted progress topic with one partition per task partition. Only that task partition's
-transactional id writes there. This makes reading it safe: once `init_transactions` has returned, no transaction is open
-on the partition, so its last stable offset hides no record. In a shared partition, another writer's open transaction
-could hide the query's own last record. The last record of the partition is the progress.
+transactional id writes to it. Reading the partition is therefore safe: once `init_transactions` has returned, the
+partition has no open transaction, so no record is hidden beyond its last stable offset. In a shared partition, another
+writer's open transaction could hide the query's own last record. The partition's last record is the progress.
 
-Partition 0 has a record of every batch, even of batches without results, for the last `KEPT` batches. A query's output
-depends on how its records are cut into batches and on the times of the batches. So a start from an older checkpoint
-replays the recorded batches (`service.checkpoint.replay`). The record keys repeat after `KEPT` batches, so compaction
-removes older records.
+Partition 0 has a record of each of the last `KEPT` batches, including batches without results. A query's output depends
+on how its records are cut into batches and on the batch times. So a start from an older checkpoint replays the recorded
+batches (`service.checkpoint.replay`). The record keys repeat after `KEPT` batches, so compaction removes older records.
 
-A progress also names the run of the job (one start of its process) that wrote it. Run names begin with a counter, so a
-later run has the greater name. A run that reads a progress of a later run has been replaced and must stop. Otherwise
-two runs with different checkpoints would fence each other in turn, and both would write everything.
+A progress record also names the run (one start of the job's process) that wrote it. Run names begin with a counter, so
+a later run has a greater name. A run that reads a later run's progress has been replaced and must stop. Otherwise, two
+runs with different checkpoints would fence each other repeatedly, and both would write every row.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ from rowkind.service.kafka.spec import WriterSpec
 
 _FIRST_STEP = 8
 _STRANGE = (ValueError, TypeError, AttributeError)
-"""The errors raised when a record that is not a progress is parsed."""
+"""The errors that may be raised when a record of another program is parsed as a progress record."""
 
 KEPT = 10_000
-"""The number of recorded batches. A checkpoint that is further behind cannot be replayed."""
+"""The number of recorded batches. A checkpoint that is more batches behind cannot be replayed."""
 
 
 @dataclass(frozen=True)
 class BatchPartition:
-    """One task partition of a batch of a checkpoint. A retry of the task has the same value.
+    """A batch's part in one task partition. If the task is retried, the value is equal.
 
-    - `checkpoint`: the query's id in its checkpoint. It survives restarts; a new checkpoint has another id.
+    - `checkpoint`: the query's id, stored in its checkpoint. Restarts keep this id; a new checkpoint has a new one.
     - `now`: the time of the batch, Unix time in ms.
     - `extent`: the end of the batch, an `Offset` as JSON.
     """
@@ -59,7 +58,7 @@ class BatchPartition:
 
 @dataclass(frozen=True)
 class Progress:
-    """The last batch that a query's partition has committed: enough to repeat the batch on the state before it.
+    """The last batch that a query's partition has committed, with the data needed to repeat it on the previous state.
 
     - `job`, `query`: the query that wrote it.
     - `run`: the name of the run that wrote it.
@@ -100,11 +99,11 @@ class Progress:
         return replace(self, run=spec.run, topics=sorted(spec.claims))
 
     def covers(self, batch_partition: BatchPartition) -> bool:
-        """Whether `batch_partition` is already written. A batch of another checkpoint is another batch."""
+        """Return whether `batch_partition` is already written. A batch of another checkpoint is a different batch."""
         return self.checkpoint == batch_partition.checkpoint and self.batch >= batch_partition.batch
 
     def contradicts(self, batch_partition: BatchPartition) -> bool:
-        """Whether the batch with this number was cut differently, so that it had other changes."""
+        """Return whether the written batch with this number was cut differently, so that its changes differ."""
         if self.batch != batch_partition.batch or not (self.extent and batch_partition.extent):
             return False
         return not _end(self.extent).is_cut_as(_end(batch_partition.extent))
@@ -121,15 +120,15 @@ class Progress:
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Self:
-        """Restore the progress that `to_bytes` wrote. Fields that a later release added are ignored."""
+        """Restore the progress that `to_bytes` encoded. Fields added by a later release are ignored."""
         known = {each.name for each in fields(cls)}
         return cls(**{name: of for name, of in json.loads(value).items() if name in known})
 
 
 def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
-    """Return the last progress in a partition of a progress topic, None if there is none yet.
+    """Return the last progress in a partition of a progress topic, or None if there is none yet.
 
-    Call it only after `init_transactions` of the one producer that writes to the partition.
+    Call this function only after `init_transactions` of the partition's only producer.
     """
     fetcher = _fetcher(tuple(sorted(kafka.items())))
     try:
@@ -156,7 +155,7 @@ def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
 
 
 def latest(kafka: KafkaSettings, topics: Iterable[str]) -> dict[str, Progress]:
-    """Return the last progress in partition 0 of each topic that has one and that this user may read."""
+    """Return the last progress in partition 0 of each topic. Topics without one or without access are left out."""
     fetcher, ranges = _fetcher(tuple(sorted(kafka.items()))), list[Range]()
     for topic in topics:
         # A topic that is being deleted, or that this user may not read, is skipped.
@@ -176,7 +175,7 @@ def latest(kafka: KafkaSettings, topics: Iterable[str]) -> dict[str, Progress]:
 
 
 def _ours(value: bytes | None) -> Progress | None:
-    """Parse a progress; None if another program wrote the record."""
+    """Return the parsed progress, or None if another program wrote the record."""
     try:
         return None if value is None else Progress.from_bytes(value)
     except _STRANGE:
@@ -184,7 +183,7 @@ def _ours(value: bytes | None) -> Progress | None:
 
 
 def recorded(kafka: KafkaSettings, topic: str) -> Iterator[Progress]:
-    """Yield the recorded batches in the order in which they were written; some repeat. Raises ChangelogError."""
+    """Yield the recorded batches in the order they were written; some occur more than once. Raises ChangelogError."""
     fetcher = _fetcher(tuple(sorted(kafka.items())))
     try:
         earliest, end = fetcher.watermarks(topic, 0)

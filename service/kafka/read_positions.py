@@ -1,4 +1,4 @@
-"""Track how far a read task has come in its ranges, for arrays of records at a time."""
+"""Track a read task's progress through its ranges, for arrays of records at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.service.kafka.offsets import Range
 
 
 class Positions:
-    """Positions in some ranges, at most one range per partition. Arrays of records advance them."""
+    """The current positions in a set of ranges, with at most one range per partition."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         self.ranges = tuple(ranges)
@@ -23,7 +23,7 @@ class Positions:
         self._end = np.array([part.end for part in ranges], np.int64)
         self._topics = {name: i for i, name in enumerate(sorted({part.topic for part in ranges}))}
         self._topic = np.array([self._topics[part.topic] for part in ranges], np.int64)
-        # The last row and column stand for topics and partitions that are not read.
+        # The last row and column represent topics and partitions that are not read.
         self._number = np.full((len(self._topics) + 1, max(self.partition, default=0) + 2), -1)
         self._number[self._topic, self.partition] = np.arange(len(ranges))
 
@@ -34,11 +34,11 @@ class Positions:
 
     @property
     def open(self) -> Indices:
-        """The ranges that have not reached their end."""
+        """The indices of the ranges that have not been read to their end."""
         return np.flatnonzero(self.position < self._end)
 
     def find(self, messages: Sequence[Message]) -> Int64s:
-        """Return the range of each message's partition, -1 for none. Written for few method calls per message."""
+        """Return the index of each message's range, -1 for none. Makes few method calls per message, for speed."""
         count = len(messages)
         partition = np.minimum(
             np.fromiter(map(Message.partition, messages), np.int64, count), self._number.shape[1] - 1
@@ -51,7 +51,7 @@ class Positions:
         return number
 
     def advance(self, ranges: Int64s, offset: Int64s) -> Mask:
-        """Advance past the records with these ranges and offsets; return which of them are in their range."""
+        """Advance past the records at these offsets. Return a mask of the records that are inside their ranges."""
         known = ranges >= 0
         np.maximum.at(self.position, ranges[known], offset[known] + 1)
         return known & (offset < self._end[ranges])
@@ -61,7 +61,7 @@ class Positions:
         self.position[number] = self._end[number]
 
     def by_topic(self, ranges: Int64s) -> Iterator[tuple[str, Indices | None]]:
-        """Yield each topic of the records with these ranges, and the indices of its records; None for all of them."""
+        """Yield each topic with the indices of its records, or with None if all records belong to the topic."""
         topic = self._topic[ranges]
         for name, number in self._topics.items():
             members = np.flatnonzero(topic == number)

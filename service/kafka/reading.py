@@ -1,4 +1,4 @@
-"""Run a read task: decode records once per table, run the calc of each reader, and build blocks for the shards."""
+"""Run a read task: decode records once per table, apply each reader's calc, and build blocks for the shards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rowkind.service.physical.graph import GraphScan
 from rowkind.service.physical.node import PhysicalScan
 
 LabelledBlock = tuple[int, int, Block]
-"""A block with the label of its shard and its level."""
+"""The label of a block's shard, the block's level, and the block."""
 
 
 @dataclass
@@ -68,11 +68,12 @@ class Reading:
         first: bool = True,
         reports: bool = False,
     ) -> Iterator[LabelledBlock]:
-        """Yield the blocks of all records in the ranges, between some control blocks.
+        """Yield the blocks of all records in the ranges, with control blocks before and after them.
 
-        First come blocks that tell every writer the `extent` of the batch, if given; with `opens`, blocks that let
-        operators start without rows; and with `reports`, blocks that ask every shard to report its state. Last come
-        the watermarks. The `first` task of a batch includes partitions without new records in them.
+        The first blocks send the batch's `extent` to every writer, if it is given. If `opens` is set, further blocks
+        let operators start without rows. If `reports` is set, further blocks ask every shard to report its state size.
+        The last blocks carry the watermarks. In the `first` task of a batch, the watermarks include partitions without
+        new records.
         """
         labels, spec = self._spec.labels, self._spec
         # If partitions stay whole, nothing is shuffled and each read task is its own writer.
@@ -95,7 +96,7 @@ class Reading:
                     more = bool(chunk)
                     _spend(counters, "fetch", started)
                     parts = [part for records in chunk for part in self._parts(records, counters, marks)]
-                    # Headers are lists, which the garbage collector would traverse if they lived until it is back on.
+                    # Headers are lists, which the garbage collector would traverse if they existed when it resumes.
                     del chunk
                     started = time.perf_counter()
                     blocks = [(labels[shard], level, Block(piece)) for shard, level, piece in pieces(parts)]
@@ -119,7 +120,7 @@ class Reading:
                 raise RestartedTopicError(error.topic, how) from None
 
     def _partitions(self, extent: str) -> dict[str, dict[int, int | None]]:
-        """Return the partitions in `extent` of each table whose watermark is used.
+        """Return the partitions in `extent`, by table, for the tables whose watermarks are used.
 
         Each partition is mapped to None, because its watermark is not known yet.
         """
@@ -171,7 +172,7 @@ class Reading:
 
 @contextmanager
 def _no_cycles() -> Iterator[None]:
-    """Pause the cyclic garbage collector: a chunk's objects form no cycles, and the search took a third of the time."""
+    """Pause the garbage collector. A chunk's objects form no cycles, and the search for cycles took 1/3 of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -31,7 +31,7 @@ class OneRecord:
 
 @dataclass(frozen=True)
 class Made:
-    """Sampled record times: `at` holds times in ms since the epoch, `records` how many records each time stands for."""
+    """Sampled record times: `at` has times in ms since the epoch; `records` has the number of records at each time."""
 
     at: Int64s
     records: Int64s
@@ -46,9 +46,9 @@ class Made:
 class Records:
     """Records of one topic as columns; the records of each partition are in offset order.
 
-    - `value`: null for a tombstone, which deletes in a compacted topic.
-    - `key`: null for none. Also null where it was not fetched: a key is fetched only with a null value or if the
-      fetcher reads `whole` records (`service.kafka.fetch`).
+    - `value`: null for a tombstone, which deletes its key in a compacted topic.
+    - `key`: null if the record has no key, or if the key was not fetched. Keys are fetched only if a value is null or
+      if the fetcher reads `whole` records (`service.kafka.fetch`).
     - `headers`: None if no record has any.
     - `timestamp`: ms since the epoch, -1 for none; None unless whole records were fetched.
     - `made`: the times of a sample of the records, None if unknown.
@@ -65,7 +65,7 @@ class Records:
 
     @property
     def each(self) -> Iterator[OneRecord]:
-        """Iterate over the single records, which must have been fetched whole."""
+        """Iterate over the records one at a time. They must have been fetched whole."""
         assert self.timestamp is not None, "the records were read with their timestamps"
         headers = self.headers if self.headers is not None else [None] * len(self)
         partitions, offsets, times = self.partition.tolist(), self.offset.tolist(), self.timestamp.tolist()

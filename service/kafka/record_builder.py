@@ -32,8 +32,8 @@ _ROOM_SECONDS = 0.1
 class Messages:
     """Net changes of one sink, ready to be sent in this order.
 
-    `values` has None for a tombstone. `spread` is set if messages have no key: the hash of each row chooses its
-    partition, so that a row and its later retraction are in the same one.
+    `values` has None for a tombstone. `spread` is set if messages have no key: each row's hash chooses its partition,
+    so that a row and its later retraction are in the same partition.
     """
 
     sink: SinkSpec
@@ -61,9 +61,9 @@ class RecordBuilder:
 
 
 def prepare(spec: WriterSpec, batch: Batch) -> tuple[RecordBuilder, RecordBuilder]:
-    """Net and frame the changes of a batch: first those to send exactly once, then those to send at least once.
+    """Net and frame a batch's changes. Return those to send exactly once, and those to send at least once.
 
-    Dead letters are sent in the transactions if any sink has them. Raises AppendOnlyError.
+    If any sink has transactions, dead letters are sent in them too. Raises AppendOnlyError.
     """
     letters = [DeadLetter.from_bytes(payload) for payload in batch.letters.to_pylist()]
     ways: dict[bool, list[Messages]] = {True: [], False: []}
@@ -134,7 +134,8 @@ def _send(producer: Producer, messages: Messages, partitions: int) -> None:
     for key, value, kind, place in zip(messages.keys, messages.values, messages.kinds, places, strict=True):
         while True:
             try:
-                # Positional arguments, no callback, no timestamp: one keyword argument costs half as much as the call.
+                # Only positional arguments, because a single keyword argument costs half as much as the call. No
+                # callback and no timestamp either.
                 produce(topic, value, key, place, None, None, 0, headers[kind])
                 break
             except BufferError:
@@ -154,6 +155,6 @@ def push(producer: Producer, *message: Any, **more: Any) -> None:
 
 def _send_letter(producer: Producer, spec: WriterSpec, letter: DeadLetter) -> None:
     assert spec.dead_letter_topic is not None, "only a job with a dead letter topic makes dead letters"
-    # The timestamp is the current time: with the original's, retention could delete an old letter before it is seen.
+    # The dead letter has the current time. With the original time, retention could delete it before it is seen.
     headers = letter.written_headers(spec.job, spec.query)
     push(producer, spec.dead_letter_topic, letter.value, letter.key, headers=headers)

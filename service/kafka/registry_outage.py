@@ -1,6 +1,7 @@
-"""Report a registry that does not answer a query's tasks, through a file that the driver on the same machine reads.
+"""Report that a registry does not answer a query's tasks, through a file that the driver on the same machine reads.
 
-The tasks' error reports it too, but only when Spark has given up on the batch. On other machines it is the only report.
+The tasks' error reports the outage too, but only when Spark has given up on the batch. For tasks on other machines, the
+error is the only report.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rowkind.avro.registry import Unanswered
 
 @dataclass(frozen=True)
 class RegistryOutage:
-    """An outage: the registry at `address` has not answered for so many `seconds`, and `why`."""
+    """An outage of the registry at `address`. `seconds`: for how long it has not answered; `why`: the reason."""
 
     address: str
     seconds: float
@@ -25,7 +26,7 @@ class RegistryOutage:
 
 
 def writing(file: str) -> Unanswered:
-    """Return a listener that writes an outage to the file, and removes the file when the registry answers."""
+    """Return a listener that writes an outage to the file, and removes the file when the registry answers again."""
     path = Path(file)
 
     def told(address: str, seconds: float | None, why: str) -> None:
@@ -41,7 +42,7 @@ def writing(file: str) -> Unanswered:
 
 
 def registry_outage(file: Path) -> RegistryOutage | None:
-    """Return the outage that a task of the current batch has last reported, with its present duration."""
+    """Return the outage that the current batch's tasks last reported, with its duration up to now, or None."""
     try:
         said = RegistryOutage(**json.loads(file.read_text("utf-8")))
         return replace(said, seconds=said.seconds + max(0.0, time.time() - file.stat().st_mtime))

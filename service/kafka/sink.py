@@ -1,4 +1,4 @@
-"""Run a write task: net the changes in its blocks, and write them exactly once or at least once, as each sink says."""
+"""Run a write task: net its blocks' changes, and write them exactly once or at least once, depending on the sink."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rowkind.service.kafka.transaction import Outcome, write_once
 
 @dataclass
 class Counted:
-    """Counters of a write task: `carried` arrived with its blocks, `written` counts its own work."""
+    """A write task's counters: `carried` arrived with its blocks, `written` counts its own work."""
 
     carried: dict[str, float] = field(default_factory=dict)
     written: dict[str, float] = field(default_factory=dict)

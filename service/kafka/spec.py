@@ -1,7 +1,7 @@
 """Specifications of a query's source and writer: frozen values that are sent to Spark's workers.
 
-The source's specification travels in a Spark option whose name contains "secret", so that Spark redacts its value in
-every place that shows options. The Kafka and registry settings in it may contain passwords.
+The source's specification is passed in a Spark option whose name contains "secret", so that Spark redacts its value
+wherever options are shown. The specification's Kafka and registry settings may contain passwords.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ class SourceSpec:
 
     - `scans`: the tables' scans, each with the exits of its rows. `labels`: Spark's label of each shard.
     - `kafka`: librdkafka settings.
-    - `writer`: the level to which counters and dead letters go. `writers`: labels that reach each of its tasks.
-    - `opens`: shards and levels of operators that emit a row even if their input is empty. The source then has a first
-      batch even if there is nothing to read, and sends an empty block to each of them.
+    - `writer`: the level that receives counters and dead letters. `writers`: labels that reach each of its tasks.
+    - `opens`: the shards and levels of operators that emit a row even if their input is empty. If there are any, the
+      source has a first batch even if there is nothing to read, and sends an empty block to each of these operators.
     - `levels`: the levels that keep state. In the first batch of a run, every shard reports its state size.
-    - `timed_tables`: the tables whose watermarks an operator uses. `timed_levels`: the levels where time passes without
-      rows too, so that every batch sends them the watermarks. `due_file`: a file on the driver with the time, in Unix
-      ms, at which the next batch is due even without rows; None if no operator needs such batches.
+    - `timed_tables`: the tables whose watermarks an operator uses. `timed_levels`: the levels whose operators depend on
+      time even without rows, so that every batch sends them the watermarks. `due_file`: a file on the driver with the
+      time, in Unix ms, at which the next batch is due even without rows; None if no operator needs such batches.
     - `tasks`: the maximum number of read tasks per batch. `rows_per_task`: the minimum number of rows per task.
     - `whole_partitions`: each partition is read by a single task, because the rows are not shuffled afterwards.
-    - `rows_per_batch`, `bytes_per_batch`: the limits of a batch over all topics: the number of rows, and about how many
-      bytes of records, estimated from the first ones.
+    - `rows_per_batch`, `bytes_per_batch`: the limits of a batch over all topics: its number of rows, and the
+      approximate size of its records, estimated from the first records.
     - `tolerate`: records that cannot be decoded become dead letters; otherwise they fail the query.
-    - `promises`: what else to do about a NULL in a NOT NULL column: "warn" or "fail".
+    - `promises`: the further reaction to a NULL in a NOT NULL column: "warn" or "fail".
     - `excused`: rows that may be skipped if an expression fails on them (`service.execute.failures`).
-    - `drain_file`: a file on the driver. Once it exists, the source offers nothing new, so that a job can end between
+    - `drain_file`: a file on the driver. Once it exists, the source offers nothing new, so that a job can stop between
       two batches.
     - `replay_file`: a file on the driver with the batches to replay first, as a JSON array of their ends.
       `replay_only`: the source offers no other batches.
-    - `registry_file`: a file on the driver that says for how long the registry has not answered.
+    - `registry_file`: a file on the driver in which tasks report for how long the registry has not answered.
     """
 
     scans: tuple[GraphScan, ...]
@@ -76,7 +76,7 @@ class SourceSpec:
 
     @property
     def whole(self) -> bool:
-        """Whether records are fetched whole: one may become a dead letter, or its key may identify a deleted row."""
+        """Whether records are fetched whole, as a record may become a dead letter or its key identify a deleted row."""
         sources = [each.scan.source for each in self.scans]
         # The record's key identifies the deleted row, and a JSON value may be a literal `null`, which deletes too.
         if any(each.debezium or (each.format == "json" and each.mode == "upsert") for each in sources):
@@ -91,7 +91,7 @@ class SourceSpec:
 
 
 def starts(scans: Iterable[GraphScan]) -> dict[str, Start]:
-    """Return the start position of each of these tables' topics."""
+    """Return the start position of each topic that these scans read."""
     return {each.scan.source.topic: each.scan.source.start for each in scans}
 
 
@@ -159,7 +159,7 @@ class WriterSpec:
         return replace(self, claims=())
 
     def transactional_id(self, partition: int) -> str:
-        """Return the transactional id of a task partition. Each run of the job fences the run before it."""
+        """Return a task partition's transactional id. It is the same in each run, so a run fences the previous one."""
         return f"{self.job}-{self.query}-{partition}"
 
 

@@ -22,7 +22,7 @@ from rowkind.service.kafka.transaction import TransactionalWriter
 
 @dataclass(frozen=True)
 class Claim:
-    """A query's claim to the result `topics`, as its `last` progress in `progress_topic` states it."""
+    """A query's claim to the result `topics`, according to its `last` progress record in `progress_topic`."""
 
     topics: tuple[str, ...]
     progress_topic: str
@@ -44,12 +44,12 @@ def check(kafka: KafkaSettings, topics: Collection[str], job: str) -> None:
 
 
 def claim(spec: WriterSpec) -> None:
-    """Record the claim of a query unless it is recorded. Raises ClaimedTopicsError if another job claims it too."""
+    """Record a query's claim, unless already recorded. Raises ClaimedTopicsError if another job claims a topic too."""
     before = progress.read(spec.kafka, spec.progress_topic, 0)
     if before is not None and list(before.topics) == sorted(spec.claims) and before.job == spec.job:
         return
     _sign(spec, before)
-    # If two jobs checked before either had signed, the job with the lesser name continues.
+    # If two jobs checked before either had recorded its claim, the job whose name sorts first continues.
     found = [each for each in claims(spec.kafka, spec.claims, spec.job) if each.last.job < spec.job]
     if found:
         _sign(spec.without_claims(), before)

@@ -1,8 +1,8 @@
-"""A record of a result topic's state when a query last wrote it, to detect later changes that make the result wrong.
+"""The state of a result topic when a query last wrote it, kept to detect later changes that make the result wrong.
 
-A topic that is deleted and re-created gets another id from Kafka. Retention moves the first offset. An unclean leader
-election or a restored disk moves the end of a partition back. Added partitions move the rows of a key to another
-partition. Compaction changes none of these: it keeps the offsets.
+Kafka assigns a new id to a topic that is deleted and re-created. Retention moves a partition's first offset. An unclean
+leader election or a restored disk moves a partition's end back. Added partitions move a key's rows to another
+partition. Compaction changes none of these, because it keeps offsets.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class TopicRecord:
     ends: tuple[int, ...]
 
     def harm(self, now: TopicRecord | None, *, keeps_all: bool) -> str:
-        """Describe the damage since this record, given the topic as it is `now` (None if deleted); "" if there is none.
+        """Describe the damage since this record, "" if there is none. `now`: the current topic, None if deleted.
 
-        `keeps_all`: the topic must have every row of the result, and all rows of a key in the same partition.
+        `keeps_all`: the topic must contain every row of the result, and all rows of a key in the same partition.
         """
         if now is None:
             return "was deleted"
@@ -35,7 +35,7 @@ class TopicRecord:
             if after < before:
                 return f"has lost its last records: partition {partition} ends at offset {after}, not {before}"
         if keeps_all and len(now.ends) != len(self.ends):
-            return f"has {len(now.ends)} partitions, not {len(self.ends)}, so the rows of one key are in two partitions"
+            return f"has {len(now.ends)} partitions, not {len(self.ends)}, so a key's rows may be in two partitions"
         for partition, (before, after) in enumerate(zip(self.starts, now.starts, strict=False)):
             if keeps_all and after > before:
                 return f"has lost its first records: partition {partition} begins at offset {after}, not {before}"

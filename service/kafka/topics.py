@@ -33,7 +33,7 @@ PROGRESS = ".progress"
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as the job needs it. With `replication` None the brokers' default applies."""
+    """A topic as the job needs it. If `replication` is None, the brokers' default applies."""
 
     name: str
     partitions: int = 1
@@ -93,12 +93,12 @@ def dead_letter_topic(name: str, replication: int | None = None) -> Topic:
 
 
 def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
-    """Create the topics that do not exist and return their names. Existing progress topics get missing partitions.
+    """Create the topics that do not exist and return their names. Add missing partitions to existing progress topics.
 
     Raises ChangelogError.
     """
     admin, wanted = reach(kafka), {topic.name: topic for topic in topics}
-    # Creating only missing topics matters: the attempt to create an existing one needs a right that a job may lack.
+    # Create only missing topics: an attempt to create an existing topic requires a permission that a job may lack.
     present = admin.list_topics(timeout=ANSWER_SECONDS).topics
     for name in wanted.keys() & present.keys():
         if name.endswith(PROGRESS):
@@ -148,7 +148,7 @@ def partitions(kafka: KafkaSettings, name: str) -> int:
 
 
 def with_records(kafka: KafkaSettings, of: Collection[str]) -> list[str]:
-    """Return which of these topics exist and have records. Raises ChangelogError."""
+    """Return those of the given topics that exist and have records. Raises ChangelogError."""
     if not of:
         return []
     present = reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics
@@ -169,7 +169,7 @@ def _widen(kafka: KafkaSettings, admin: AdminClient, topic: Topic) -> None:
 
 
 def _await(admin: AdminClient, names: Sequence[str]) -> None:
-    """Wait until the brokers' metadata has the new topics; it lags a moment behind the controller's."""
+    """Wait until the brokers' metadata includes the new topics. It lags slightly behind the controller's metadata."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while set(names) - admin.list_topics(timeout=ANSWER_SECONDS).topics.keys() and time.monotonic() < deadline:
         admin.poll(0.05)
@@ -196,14 +196,14 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
         count = len(present[topic.name].partitions)
         if topic.name.endswith(PROGRESS) and count < topic.partitions:
             raise UnfitTopicError(
-                f"The progress topic {topic.name} has too few partitions: {count} instead of {topic.partitions}, one "
-                f"per task. Add partitions to it."
+                f"The progress topic {topic.name} has too few partitions: it has {count}, but needs "
+                f"{topic.partitions}, one per task. Add partitions to the topic."
             )
     return _advice(admin, topics)
 
 
 def settings_of(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the settings of these topics, as far as this user may see them. Raises ChangelogError."""
+    """Return the topics' settings. Topics whose settings this user may not see are left out. Raises ChangelogError."""
     return _settings(reach(kafka), names) if names else {}
 
 
@@ -212,7 +212,7 @@ def _settings(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, s
     answers = admin.describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
     found: dict[str, dict[str, str]] = {}
     for name, (_, answer) in zip(names, answers.items(), strict=True):
-        # A job without the right to see a topic's settings may still read and write the topic.
+        # A job without permission to see a topic's settings may still be allowed to read and write the topic.
         with suppress(KafkaException):
             found[name] = {setting: entry.value for setting, entry in result(answer).items()}
     return found
@@ -245,7 +245,7 @@ def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
 
 
 def register(registry: Registry, topic: str, value: Record, key: Record | None) -> Forms:
-    """Register a topic's schemas as `<topic>-value` and `<topic>-key`, and return how the topic is written in Avro.
+    """Register a topic's schemas as `<topic>-value` and `<topic>-key`, and return the topic's Avro formats.
 
     A schema that differs from the registered one becomes its next version, if readers that use the registered schema
     can read the new rows too. Otherwise raises UnfitSubjectError. May also raise a RegistryError.
@@ -257,7 +257,7 @@ def register(registry: Registry, topic: str, value: Record, key: Record | None) 
 
 
 def register_schema(registry: Registry, subject: str, record: Record) -> int:
-    """Register one schema under its subject, with the rules of `register`, and return its id."""
+    """Register a schema under its subject, with the same rules as `register`, and return the schema's id."""
     try:
         present = registry.latest(subject)
     except UnknownSubjectError:

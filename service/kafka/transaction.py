@@ -1,8 +1,9 @@
 """Exactly-once writing: one Kafka transaction per batch and partition, which includes the progress.
 
-librdkafka cannot distinguish a late commit of an earlier transaction from a commit of the current one (it has no
-KIP-890). So the producer is thrown away after any error or timeout. The next producer with the same transactional id
-fences requests still under way and aborts an open transaction. Then it reads the outcome from the progress topic.
+librdkafka cannot distinguish a late commit of an earlier transaction from a commit of the current one, because it does
+not implement KIP-890. So the producer is discarded after any error or timeout. The next producer with the same
+transactional id fences requests that are still in flight and aborts an open transaction. It then reads the outcome from
+the progress topic.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ Outcome = Literal["committed", "skipped"]
 
 _TRIALS = 3
 _HOPELESS = (RefusedError, MissingTopicError, UnfitTopicError)
-"""Errors that another attempt would meet again."""
+"""Errors that would occur again in another attempt."""
 
 
 class TransactionalWriter:
-    """A producer with one transactional id, together with the last progress that its partition has committed."""
+    """A producer with one transactional id, and the last progress that its partition has committed."""
 
     def __init__(self, spec: WriterSpec, partition: int) -> None:
         """Fence earlier producers of this id, abort their transaction, and read the progress. Raises ChangelogError."""
@@ -55,7 +56,7 @@ class TransactionalWriter:
         self._progress = progress.read(spec.kafka, spec.progress_topic, partition)
         if self._progress is not None and self._progress.run > spec.run:
             raise FencedError(
-                f"A later run of this job has taken over {_topics(spec)}, so this run must not write any more. Run "
+                f"A later run of this job has taken over {_topics(spec)}, so this run can no longer write to it. Run "
                 f"only one instance of a job at a time."
             )
 
@@ -77,7 +78,7 @@ class TransactionalWriter:
         return "committed"
 
     def sign(self) -> None:
-        """Write the present progress again under this run's name, so that no earlier run can write any more.
+        """Write the current progress again under this run's name, so that earlier runs can no longer write.
 
         Raises ChangelogError.
         """
@@ -100,9 +101,10 @@ _writers: dict[tuple[str, str], TransactionalWriter] = {}
 
 
 def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: RecordBuilder) -> tuple[Outcome, int]:
-    """Write `outgoing` exactly once, however earlier attempts ended. Returns the outcome and the number of retries.
+    """Write `outgoing` exactly once, however earlier attempts ended. Return the outcome and the number of retries.
 
-    The process keeps its producers. Raises TransactionError after three failed attempts, other ChangelogErrors at once.
+    Producers are kept in the process. TransactionError is raised after three failed attempts, any other ChangelogError
+    immediately.
     """
     cache = (servers(spec.kafka), spec.transactional_id(batch_partition.partition))
     failure: KafkaException | None = None
@@ -126,7 +128,7 @@ def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Reco
 
 
 def _topics(spec: WriterSpec) -> str:
-    """Return the topics of a transaction as text for a message."""
+    """Return a transaction's topics as text for messages."""
     topics = spec.topics(transactions=True)
     return f"{plural(max(1, len(topics)), 'topic')} {', '.join(topics) or spec.dead_letter_topic}"
 

@@ -22,7 +22,7 @@ from rowkind.operators.columns.grouping import to_mask
 
 
 def unavailable(record: Record, payloads: pa.BinaryArray, placeholder: str) -> Mapping[int, list[str]]:
-    """Return the columns with the placeholder, for each row that has any; a null or empty payload is not a row."""
+    """Return the columns that contain the placeholder, by row. A null or empty payload does not count as a row."""
     inner = [each for field in record.fields for each in field.type.walk() if each.kind == "array"]
     # Placeholders are rare: a search for their bytes excludes nearly all rows before decoding.
     wanted = [placeholder.encode()]

@@ -1,4 +1,4 @@
-"""The interface of key and value formats: bytes of records in, packed rows out."""
+"""The interface of key and value formats, which decode record bytes to packed rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class Envelopes:
-    """Debezium envelopes: the operation of each, and its rows before and after; null for none and for bad records."""
+    """Debezium envelopes: each one's operation and its rows before and after, null where missing or bad."""
 
     op: Sequence[str | None]
     before: pa.BinaryArray
@@ -54,24 +54,25 @@ class ValueFormat(KeyFormat):
 
     @abstractmethod
     def envelopes(self, raw: Raw, before: Record, after: Record, faults: Faults) -> Envelopes:
-        """Decode values to Debezium envelopes, whose rows have these schemas."""
+        """Decode values to Debezium envelopes. `before` and `after` are the schemas of their rows."""
 
     def without_nothing(self, values: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the values, with null for a value that represents "no value" in its format."""
+        """Replace each value that represents "no value" in its format with null."""
         return values
 
 
 KEY_REMEDY = (
-    "If keys have another format than values, set it in the table: `key.format: string`, `long`, `json` or `avro`"
+    "If keys and values have different formats, set the key format in the table: `key.format: string`, `long`, `json` "
+    "or `avro`"
 )
 
 
 def resolved(
     source: SourceTable, writer: Record, reader: Record, raw: Raw, faults: Faults, *, of: Record | None = None
 ) -> pa.BinaryArray:
-    """Resolve rows of a writer's schema to rows of `reader`; empty bytes for rows of another type or that do not fit.
+    """Convert rows from the writer's schema to rows of `reader`. Rows of another type or that do not fit become empty.
 
-    `of`: the complete record of the writer, if `writer` is only a part of it.
+    `of`: the writer's complete record, if `writer` is only a part of it.
     """
     if raw.stage == "value" and not writer.bare:
         whole = of or writer

@@ -1,4 +1,4 @@
-"""`rowkind.Job`: work with a job file from Python, without the command line and without Kafka."""
+"""`rowkind.Job`: work with a job file from Python, without the command line. Only `start` needs Kafka."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LoadedJob:
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] | None = None) -> Self:
-        """Load the job in a file. References are replaced from `environment`, by default that of the process.
+        """Load the job from a file. References are replaced from `environment`, by default the process's.
 
         Raises JobError with all problems in the file.
         """
@@ -80,7 +80,7 @@ class LoadedJob:
         planned_whole(self._job)
 
     def explain(self, sink: str | None = None) -> Plan:
-        """Return the plan of the job's queries, or of one sink: a page in a notebook, otherwise a tree as text.
+        """Return the plan of the job's queries, or of one sink: a page in a notebook, otherwise a text tree.
 
         Raises PlanError, or SinkError if there is no such sink.
         """
@@ -104,7 +104,7 @@ class LoadedJob:
             sink: the name of the sink; optional if the job has only one.
             fold: return the rows that remain at the end, instead of the changes.
             batch_rows: the number of changes in a batch.
-            open_: leave time where it is at the end. By default all watermarks and PROCTIME() advance past everything.
+            open_: do not advance time at the end. By default, all watermarks and PROCTIME() advance past all times.
 
         Returns:
             A table with the columns `batch` (a number from 0), `op` (the row kind) and `row` (a struct of the result's
@@ -132,12 +132,12 @@ class LoadedJob:
         return _changes(query, list(engine(self._job, query, batches)))
 
     def start(self, spark: SparkSession, *, upgrade: bool = False, reset_state: bool = False) -> StartedJob:
-        """Run the job in the caller's Spark session, in a thread, as `rowkind run` does in its own session.
+        """Start the job in a background thread of the caller's Spark session, like `rowkind run` in its own session.
 
-        The job sets Spark options for its queries. Java's memory and the access to object stores are the session's.
-        As for `rowkind run`, `upgrade` rebuilds what has changed, and `reset_state` rebuilds everything.
+        The job sets Spark options for its queries. The session determines Java's memory and the access to object
+        stores. As for `rowkind run`, `upgrade` rebuilds the changed queries, and `reset_state` rebuilds all queries.
 
-        Raises the errors of the job and its topics, and SparkStartError for an unsuitable session.
+        Raises the errors of the job and its topics, and SparkStartError if the session is unsuitable.
         """
         from rowkind.service.run.background_job import StartedJob  # noqa: PLC0415 -- the rest of a job needs no Spark
 

@@ -13,7 +13,7 @@ from rowkind.service.plan.explain.render import render
 
 
 class Plan:
-    """The plan of a job's queries, in all the forms of `rowkind explain`."""
+    """The plan of a job's queries, in all forms that `rowkind explain` offers."""
 
     def __init__(self, job: Job, queries: Mapping[str, Sequence[PhysicalSink]]) -> None:
         self._job = job

@@ -1,13 +1,13 @@
-"""Divides the memory of a job among its processes.
+"""Divides a job's memory among its processes.
 
     memory = fixed use at rest + heap of the JVM + RocksDB + cached state + the current batch
 
-The fixed use at rest, in MB, is that of the JVM without its heap (270), the command (100), the workers' daemon (80)
+The fixed use at rest, in MB, consists of the JVM without its heap (270), the command (100), the workers' daemon (80)
 and the process that plans batches (90). Spark starts further processes with a query and keeps them for a minute (290).
 The kernel's memory for all of them is 70. Each task adds two workers and a producer process. The rest is divided in
-fixed shares. A batch is limited by the bytes of its rows. In a task these exist several times: as blocks, as columns,
-as results. Cached state is in mapped files, whose pages the kernel can reclaim. So its share must be respected only if
-the files themselves are in memory.
+fixed shares. A batch is limited by the size of its rows in bytes. A task has several copies of these rows: as blocks,
+as columns, as results. Cached state is in mapped files, whose pages the kernel can reclaim. Its share is therefore a
+limit only if the files themselves are in memory.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _COPIES = 8
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes of each part.
+    """The size of each part, in bytes.
 
-    - `heap`: of the JVM. `direct`: the JVM's memory outside the heap, which holds blocks in transit.
-    - `rocksdb`: of all state stores.
-    - `cache`: of state that workers cache, if the files are in memory; None for as much as is useful.
-    - `batch`: of the records that a batch reads.
+    - `heap`: the JVM's heap. `direct`: the JVM's memory outside the heap, which holds blocks in transit.
+    - `rocksdb`: all state stores together.
+    - `cache`: the state that workers cache, if the files are in memory; None for as much as is useful.
+    - `batch`: the records that a batch reads.
     """
 
     heap: int = 512 * _MB
@@ -51,12 +51,12 @@ class Budget:
 
 
 def least(parallelism: int) -> int:
-    """Return the smallest memory in bytes with which a job of this parallelism can run."""
+    """Return the minimum memory, in bytes, of a job with this parallelism."""
     return _AT_REST + _PER_TASK * parallelism + _LEAST_TO_SHARE
 
 
 def budget(memory: int | None, parallelism: int) -> Budget:
-    """Divide `memory` bytes, at least `least`, into parts; without a limit, return parts that suit most jobs."""
+    """Divide `memory` bytes, at least `least`, into parts. If it is None, return parts that suit most jobs."""
     if memory is None:
         return Budget()
     shared = memory - _AT_REST - _PER_TASK * parallelism

@@ -13,13 +13,14 @@ _PATIENCE_SECONDS = 30.0
 """A client that sends nothing for this many seconds is disconnected."""
 
 _POLL_SECONDS = 0.1
-"""Interval in seconds at which the server checks whether it was closed, and so the longest time that closing takes."""
+"""Interval in seconds at which the server checks whether it was closed, and so the maximum time that closing takes."""
 
 
 class HttpServer:
-    """Answers requests with `handler`, one thread per connection, until it is closed; with `context` over TLS.
+    """Answers requests with `handler`, in one thread per connection, until it is closed.
 
-    Port 0 means any free port; `port` is the actual one. Raises OSError if the port is in use.
+    If `context` is given, connections use TLS. Port 0 means any free port; the attribute `port` is the actual port.
+    Raises OSError if the port is in use.
     """
 
     def __init__(

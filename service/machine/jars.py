@@ -1,8 +1,8 @@
-"""Downloads jars that pyspark lacks from Maven Central, with the Ivy that pyspark ships, once per user.
+"""Downloads jars that pyspark lacks from Maven Central, once per user, with the Ivy that ships with pyspark.
 
 The cache has a folder per product and version in `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). A folder gets its name
-only when it is complete, and a file lock makes a second process wait for the download of the first. An image has its
-jars in `share/rowkind` of its installation.
+only when it is complete, and a file lock makes a second process wait for the first one's download. An image has the
+jars in the folder `share/rowkind` of its installation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowkind.cache import cache, installed
 from rowkind.errors import RowkindError
 
 Module = tuple[str, str, str]
-"""A module of Maven Central: organisation, name, revision."""
+"""A module in Maven Central: organisation, name, revision."""
 
 _DOWNLOAD_SECONDS = 900
 _TELL_SECONDS = 3
@@ -61,9 +61,9 @@ def fetched(
 ) -> Path:
     """Return a folder with the jars of these modules and their dependencies, downloaded on the first call.
 
-    `product` is the product's name with its version, which names the folder. Modules in `alone` are downloaded without
-    their dependencies. Nothing is downloaded from the organisations in `without`. `megabytes` is the approximate total
-    size, from which the log estimates the remaining time. Raises DownloadError or MissingJavaError.
+    `product`: the product's name and version, from which the folder is named. Modules in `alone` are downloaded without
+    their dependencies. Nothing is downloaded from the organisations in `without`. `megabytes`: the approximate total
+    size, from which the remaining time is estimated in the log. Raises DownloadError or MissingJavaError.
     """
     name = product.lower().replace(" ", "-")
     ready, folder = installed() / name, cache() / name
@@ -107,7 +107,7 @@ def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module], meg
 
 
 def _ran(command: Sequence[str], tell: Callable[[], None]) -> tuple[int | None, str, str]:
-    """Run a command, calling `tell` every few seconds. Returns exit code (None after a timeout), output and errors."""
+    """Run a command, calling `tell` every few seconds. Return exit code (None after a timeout), output and errors."""
     with subprocess.Popen(  # noqa: S603 - our own command line
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -124,7 +124,7 @@ def _ran(command: Sequence[str], tell: Callable[[], None]) -> tuple[int | None, 
 
 @dataclass
 class _Download:
-    """Logs the progress of a download, and estimates the rest from the rate since the first bytes arrived."""
+    """Logs a download's progress, with the remaining time estimated from the rate since the first bytes arrived."""
 
     product: str
     folder: Path
@@ -180,6 +180,6 @@ def _ivy() -> Path:
 
 
 def spark_jars(pattern: str) -> list[Path]:
-    """Return the jars with these names that ship with pyspark."""
+    """Return the jars in pyspark's installation whose names match this pattern."""
     spark = importlib.util.find_spec("pyspark")
     return sorted(Path(spark.origin).parent.glob(f"jars/{pattern}")) if spark and spark.origin else []

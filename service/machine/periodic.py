@@ -11,9 +11,9 @@ from contextlib import contextmanager
 def meanwhile(
     do: Callable[[], object], every_seconds: float, name: str, last_seconds: float | None = None
 ) -> Iterator[None]:
-    """Call `do` at this interval, in a thread of this name, until the block ends. An error of `do` ends the calls.
+    """Call `do` at this interval, in a thread called `name`, until the block ends. An error in `do` ends the calls.
 
-    At the end, a call in progress is waited for: for at most `last_seconds`, or until it returns if None.
+    At the end, wait for a call in progress: for at most `last_seconds`, or until it returns if that is None.
     """
     ended = threading.Event()
 

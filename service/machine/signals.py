@@ -1,8 +1,8 @@
-"""The signals that ask a job to stop: SIGTERM and SIGINT. The process ends within 5 s of the first.
+"""The signals that stop a job: SIGTERM and SIGINT. The process exits within 5 s of the first signal.
 
-While queries run, they finish their batches, if there is time. A second signal does not wait for them. Before queries
-run, there is nothing to finish, and the first signal interrupts the main thread. A batch that is not finished in time
-is left as after a crash, and repeated at the next start.
+Running queries finish their batches, if there is time. After a second signal, the job does not wait for them. Before
+any query runs, there is nothing to finish, so the first signal interrupts the main thread. A batch that is not finished
+in time is abandoned, as in a crash, and repeated at the next start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import FrameType
 from typing import NoReturn, Self
 
 JOB_SECONDS, SERVICE_SECONDS = 3.5, 4.5
-"""Seconds that a process may take after the first signal. A service of several jobs waits for the process of each."""
+"""Seconds that a process may take after the first signal. A multi-job service waits for the process of each job."""
 
 _SHOW_CURSOR = "\x1b[?25h"
 
@@ -29,7 +29,7 @@ log = logging.getLogger("rowkind")
 
 @dataclass
 class AskedToStop:
-    """The number of stop signals received. `drains`: queries are running, and finish their batches.
+    """The number of stop signals received. `drains`: queries are running, and will finish their batches.
 
     `interrupted`: a signal arrived while no query ran, and has interrupted the main thread.
     """
@@ -41,7 +41,7 @@ class AskedToStop:
 
 @contextmanager
 def until_a_signal() -> Iterator[Signals]:
-    """Yield the signals for a job's process, which then ends in time after a signal. A signal is not an error."""
+    """Yield the signals of a job's process, which then exits in time after a signal. A signal is not an error."""
     with Signals() as signals:
         signals.end_within(JOB_SECONDS)
         try:
@@ -72,12 +72,12 @@ class Signals(AskedToStop):
             signal.signal(number, handler)
 
     def listen(self) -> None:
-        """Handle the signals, even if another handler was installed since: pyspark does so when a session starts."""
+        """Install the signal handlers. Call this again after a session has started, because pyspark replaces them."""
         for number in self._NUMBERS:
             signal.signal(number, self._handle)
 
     def end_within(self, seconds: float) -> None:
-        """Ensure that the process ends within this many seconds of the first signal, whatever its main thread does.
+        """Ensure that the process exits within this many seconds of the first signal, whatever its main thread does.
 
         The main thread may be in a library call that returns only when a server has answered. Meanwhile the operating
         system reports signals through a socket (`signal.set_wakeup_fd`).
@@ -89,7 +89,7 @@ class Signals(AskedToStop):
         threading.Thread(target=self._guard, args=(heard, tells, seconds), name="signals", daemon=True).start()
 
     def _forget(self) -> None:
-        """Detach the signals in a forked process. Signals to that process are not meant for its parent."""
+        """Restore the previous handlers in a forked process, because its signals are not meant for its parent."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -112,7 +112,7 @@ class Signals(AskedToStop):
 
 
 def _leave() -> NoReturn:
-    """End the process at once. Unloading everything would take Python seconds on a busy machine."""
+    """Exit the process immediately. Python's normal shutdown takes seconds on a busy machine."""
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)

@@ -1,6 +1,6 @@
 """The activity of one query: totals, rates, its last batches, and the state of each step.
 
-It is computed from the tasks' counters, by metric name, and from the batches as they end.
+It is computed from the tasks' counters, which are identified by metric name, and from the ended batches.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Activity:
         self._in_batch: defaultdict[int, Counter[str]] = defaultdict(Counter)
 
     def count(self, batch: int, counters: Mapping[str, float], now: float) -> None:
-        """Add the counters of a task of a batch."""
+        """Add the counters of one task in a batch."""
         for sample, value in counters.items():
             name, labels = parse(sample)
             place = _place(labels)
@@ -186,13 +186,13 @@ def _hottest(rows: Mapping[int, int]) -> Shard | None:
 
 
 def _topics(plan: QueryDescription) -> dict[str, str]:
-    """Return the topic of each table of a query."""
+    """Return the topic of each table that a query reads."""
     steps = (step for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan")
     return {step.value("table"): step.value("topic") for step in steps}
 
 
 def _operators(plan: QueryDescription) -> Iterator[tuple[str, Step]]:
-    """Yield the operators of a query, each once, with the first sink that has it, and after its inputs."""
+    """Yield each of a query's operators once, after its inputs, with the first sink that uses the operator."""
     for sink in plan.sinks:
         for step in _upwards(sink.root):
             if step.kind not in ("sink", "scan", "union") and step.same_as is None:

@@ -14,7 +14,7 @@ from rowkind.service.execute.metrics import parse
 from rowkind.service.kafka.dead_letter import EXPRESSION
 
 _MANY = 0.1
-"""The ratio of a table's dead letters above which it is reported."""
+"""The ratio of dead letters above which a table is reported."""
 
 _LEAST = 3
 """The number of dead letters from which on a ratio is reported, however few records there are."""

@@ -1,4 +1,4 @@
-"""Export the values of all metrics of this process to Prometheus."""
+"""Export all metrics of this process to Prometheus."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Exposition:
         self._child(name, labels).observe(value, times)
 
     def add(self, counters: Counters, query: str, ended: float | None = None) -> None:
-        """Add the samples of one batch of a query, which `ended` at this Unix time in s; None for now.
+        """Add the samples of a query's batch. `ended`: when the batch ended, in Unix seconds; None for now.
 
         The samples need no label for the query.
         """
@@ -63,7 +63,7 @@ class Exposition:
                 by_shard = self._shards.setdefault((name, tuple(labels[label] for label in metric.labels)), {})
                 by_shard[shard] = value
                 for each in (metric, *self._made_of[name]):
-                    assert each.shards is not None, f"{each.name} is of shards"
+                    assert each.shards is not None, f"{each.name} is computed from values by shard"
                     self.set(each.name, each.shards(by_shard.values()), **labels)
             elif metric.kind == "histogram":
                 made = int(labels.pop("made")) / 1000

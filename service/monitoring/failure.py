@@ -24,7 +24,7 @@ _FULL_DISK = "a disk is full"
 
 
 def failed(query: str, folder: str, error: StreamingQueryException) -> QueryFailedError:
-    """Return the error of a query with this checkpoint, as far as Spark reports it."""
+    """Return the error that made a query fail, as far as Spark reports it. `folder`: the query's checkpoint."""
     found = surfaced(error)
     if found is None:
         cause = _cause(error)
@@ -42,8 +42,8 @@ def failed(query: str, folder: str, error: StreamingQueryException) -> QueryFail
 def passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> str | None:
     """Return why a query failed if it may succeed when it is started again, otherwise None.
 
-    Rowkind's own errors say whether they are retryable. Any other failure of a query that `ran` is taken for the loss
-    of a Spark process. Spark reports such a loss only as a broken pipe.
+    Rowkind's own errors say whether they are retryable. Any other failure of a query that `ran` counts as the loss of a
+    Spark process, which Spark reports only as a broken pipe.
     """
     if not isinstance(failure, QueryFailedError) or isinstance(failure, WorkerBugError):
         return None

@@ -20,7 +20,7 @@ log = logging.getLogger("rowkind")
 
 
 class LagWatch:
-    """Reports the lag of each query to `monitor`; a context manager."""
+    """Reports each query's lag to `monitor` while the context is active."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
@@ -38,7 +38,7 @@ class LagWatch:
         self._thread.join(_LAST_SECONDS)
 
     def add(self, query: str, spec: SourceSpec, group: str) -> None:
-        """Measure this query too, from the next round on. Its offsets are committed to the consumer group."""
+        """Measure this query's lag too, from the next round on. Commit its offsets to the consumer group."""
         if query not in self._meters:
             self._meters[query] = LagMeter(spec, group)
 

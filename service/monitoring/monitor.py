@@ -46,7 +46,7 @@ HELD_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class HeldPartition:
-    """A partition in which an open transaction has blocked `rows` offsets `since` this time, Unix time in seconds."""
+    """A partition in which an open transaction blocks `rows` offsets. `since`: its start, in Unix seconds."""
 
     topic: str
     partition: int
@@ -101,12 +101,12 @@ class Monitor:
         at: Mapping[At, int] | None,
         born: Mapping[str, float] | None = None,
     ) -> None:
-        """Add a query that is about to start, with its plan and its offsets; None if it has never run.
+        """Add a query that is about to start.
 
-        `born`: the initial values of its counters.
+        `at`: the query's offsets, None if it has never run. `born`: the initial values of its counters.
         """
         with self._lock:
-            # A query that continues after Spark was lost keeps its counters. One that begins again starts at zero.
+            # A query that continues after Spark was lost keeps its counters. If it begins again, they start at zero.
             if query in self._queries and at is not None:
                 return
             self._queries[query] = _Query(query, plan, Activity(time.time()), at=at)
@@ -116,10 +116,10 @@ class Monitor:
             self._metrics.add(born or {}, query)
 
     def collect(self, name: str, reports: Iterable[Report]) -> None:
-        """Add the tasks' reports of a query.
+        """Add reports of a query's tasks.
 
-        The counters of written rows count at once. The counters that arrived with blocks would arrive again if the
-        batch were repeated, so they count only when Spark has reported the batch's progress.
+        The counters of written rows are added immediately. The counters that arrived with blocks would arrive again if
+        the batch were repeated, so they are added only when Spark has reported the batch's progress.
         """
         with self._lock:
             query = self._queries[name]
@@ -182,7 +182,7 @@ class Monitor:
             return new
 
     def held(self) -> dict[str, HeldPartition]:
-        """Return the partitions that an open transaction has blocked for `HELD_SECONDS`, by their name in a warning."""
+        """Return the partitions that open transactions have blocked for `HELD_SECONDS`, by their names in warnings."""
         with self._lock:
             found = [
                 HeldPartition(*at, lag.rows, time.time() - lag.held)
@@ -198,7 +198,7 @@ class Monitor:
             return "\n".join(self._warnings.values())
 
     def fills(self, name: str, *, filling: bool) -> None:
-        """Record whether a started query is still filling its state, before it writes to its own topics."""
+        """Record whether a started query is still filling its state, before it writes to its result topics."""
         with self._lock:
             self._queries[name].filling = filling
 
@@ -243,18 +243,18 @@ class Monitor:
             self._metrics.set("rowkind_up", 0, query=name)
 
     def recall(self, incident: Incident) -> None:
-        """Add an incident from before this process was started. Adding the same one again has no effect."""
+        """Add an incident from before this process was started. Adding the same incident again has no effect."""
         with self._lock:
             if all(each.at != incident.at for each in self._incidents.latest()):
                 self._incidents.add(incident)
 
     def healthy(self) -> bool:
-        """Whether no query has failed."""
+        """Return whether no query has failed."""
         with self._lock:
             return all(query.state != "failed" for query in self._queries.values())
 
     def ready(self) -> bool:
-        """Whether every query has finished a batch or found nothing to do, and is not filling its state or waiting."""
+        """Return whether every query has finished a batch or found nothing to do, and none is filling or waiting."""
         with self._lock:
             ready = (each.state in {"running", "idle"} and not each.filling for each in self._queries.values())
             return bool(self._queries) and all(ready) and not self.waiting.said()
@@ -311,7 +311,7 @@ class Monitor:
             self._lags(query, query.lags)
 
     def _lags(self, query: _Query, lags: Mapping[At, Lag]) -> None:
-        """Set the query's lag, less the offsets that were read since the lag was measured."""
+        """Set the query's lag, reduced by the offsets that were read since the lag was measured."""
         at = query.at or {}
         query.lags = {each: lag.at(at[each]) if each in at else lag for each, lag in lags.items()}
         for (topic, partition), lag in query.lags.items():

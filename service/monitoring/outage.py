@@ -1,7 +1,7 @@
 """Detect Kafka outages, and log once when Kafka stops answering and once when it answers again.
 
 Every client gives up within seconds. Its query then fails, and is started again when Kafka answers
-(`service.run.lifecycle`). This module decides when that is, and no other module of the job logs an outage.
+(`service.run.supervisor`). This module detects when Kafka answers, and no other module of the job logs an outage.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Outage:
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def look(self, *, now: bool = False) -> bool:
-        """Check Kafka if a check is due or `now` is set, and log changes. Returns whether an outage has just begun.
+        """Check Kafka if a check is due or `now` is set, and log changes. Return whether an outage has just begun.
 
         This may take 2 s.
         """

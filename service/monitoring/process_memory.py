@@ -1,4 +1,4 @@
-"""The memory of a job's processes, from Linux' /proc. It is not available on other systems.
+"""The memory of a job's processes, from Linux's /proc. It is not available on other systems.
 
 A page that several processes share, as forked processes do, is divided among them (PSS). So the sum is the memory that
 the job takes from the machine or from its container's limit.
@@ -21,7 +21,7 @@ _PSS = re.compile(r"^Pss: *(\d+) kB$", re.MULTILINE)
 
 
 def memory() -> Mapping[Kind, int]:
-    """Return the present memory, in bytes, of this process, of Java, and of all other descendants of this process."""
+    """Return the current memory, in bytes, of this process, of Java, and of all other descendants of this process."""
     if not Path("/proc/self/smaps_rollup").exists():
         return {}
     sizes = dict.fromkeys(get_args(Kind), 0)
@@ -38,7 +38,7 @@ def _family() -> Iterator[tuple[int, str]]:
     names: dict[int, str] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for path in Path("/proc").glob("[0-9]*/stat"):
-        # The process may have ended meanwhile.
+        # The process may have exited in the meantime.
         with suppress(OSError):
             if found := _STAT.match(path.read_text(errors="replace")):
                 names[int(found["pid"])] = found["name"]

@@ -15,7 +15,7 @@ Told = Callable[[int, int | None], None]
 
 
 class Works:
-    """The long-running work of a job. It may be used from any thread."""
+    """A job's long-running work. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,6 +41,6 @@ class Works:
                 del self._works[number]
 
     def under_way(self) -> tuple[Work, ...]:
-        """Return the progress of all work under way, in the order in which it began."""
+        """Return the progress of all unfinished work, in the order in which it began."""
         with self._lock:
             return tuple(self._works.values())

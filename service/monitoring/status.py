@@ -12,16 +12,16 @@ from statistics import median
 from typing import Any, Literal, Self
 
 OLD_SECONDS = 60.0
-"""The age of the lag, in seconds, from which it is highlighted."""
+"""The minimum age of a lag, in seconds, at which it is highlighted."""
 
 HOT = 2.0
-"""The ratio of the fullest shard's rows to the mean, from which the shard is highlighted."""
+"""The minimum ratio of the fullest shard's rows to the mean at which the shard is highlighted."""
 
 HOT_ROWS = 1_000
-"""The minimum number of rows of a highlighted shard. With fewer rows the ratio is chance, and the load is low."""
+"""The minimum number of rows in a highlighted shard. With fewer rows, the ratio is due to chance and the load low."""
 
 LONG_SECONDS = 5.0
-"""No forecast is shown for a lag that will be gone in less than this."""
+"""No forecast is shown for a lag that will be gone in fewer seconds than this."""
 
 QueryState = Literal["starting", "filling", "running", "idle", "waiting", "failed", "stopped"]
 
@@ -67,7 +67,7 @@ class Shard:
 
     @property
     def hot(self) -> bool:
-        """Whether the shard is to be highlighted."""
+        """Whether the shard is highlighted."""
         return self.tells and self.times >= HOT
 
 
@@ -75,9 +75,9 @@ class Shard:
 class TableStatus:
     """A table that a query reads.
 
-    - `lag_rows`: the number of rows not yet read. `lag_seconds`: the age of the first one.
-    - `watermark`: the table's watermark, None if no operator uses it. `watermark_lag`: how far it was behind the last
-      batch, in seconds.
+    - `lag_rows`: the number of rows not yet read. `lag_seconds`: the age of the first of these rows.
+    - `watermark`: the table's watermark, None if no operator uses it. `watermark_lag`: how far the watermark was behind
+      the time of the last batch, in seconds.
     - `dead_letters`: the number of records that could not become rows, by reason.
     """
 
@@ -150,7 +150,7 @@ class QueryStatus:
 
 @dataclass(frozen=True)
 class Incident:
-    """A problem that occurred so many `times`, most recently at `at`, and its remedy. `query` is empty for the job."""
+    """A problem and its remedy. It occurred `times` times, most recently at `at`. `query` is "" for the whole job."""
 
     at: float
     query: str
@@ -161,7 +161,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Work:
-    """Long-running work under way: how much is `done`, of a `total` that may be unknown."""
+    """Long-running work in progress: how much is `done`, of a `total` that may be unknown."""
 
     what: str
     unit: str
@@ -170,7 +170,7 @@ class Work:
     total: int | None
 
     def left(self, now: float) -> float | None:
-        """Return the estimated remaining seconds at the present pace; None if they cannot be estimated."""
+        """Return the estimated remaining seconds at the current pace, or None if they cannot be estimated."""
         if not self.done or self.total is None:
             return None
         return (now - self.since) * max(0, self.total - self.done) / self.done

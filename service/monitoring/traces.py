@@ -55,7 +55,7 @@ _CLOSE_MS = 2_000
 """How long a job waits at its end for an endpoint that does not answer."""
 
 _Place = tuple[str, str]
-"""The name of an operator and its sink; ("", "") stands for the whole batch."""
+"""The name of an operator and its sink; ("", "") represents the whole batch."""
 
 log = logging.getLogger("rowkind")
 

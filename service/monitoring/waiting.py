@@ -45,7 +45,7 @@ class _Wait:
 
 
 class Waiting:
-    """A job's current waits. It may be used from any thread. `before` is called before a wait is logged first."""
+    """A job's current waits. Methods may be called from any thread. `before`: called before a wait is first logged."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class Waiting:
                 self.end(system)
 
     def begin(self, system: System, what: str, *, seconds: float = 0.0, why: str = "", told: bool = False) -> None:
-        """Record that the job waits for a system. If a wait for it is recorded already, only change the reason, `why`.
+        """Record that the job waits for a system. If a wait is already recorded, change only its reason, `why`.
 
         `seconds`: how long the wait has lasted so far. `told`: the caller has logged the wait, so the next line is
         logged after 30 s.
@@ -81,7 +81,7 @@ class Waiting:
                 wait.why = why or wait.why
 
     def end(self, system: System, *, quietly: bool = False) -> None:
-        """End a wait, and log this if the wait was logged. With `quietly`, log nothing, because the caller does."""
+        """End a wait, and log this if the wait was logged. If `quietly` is set, the caller logs it instead."""
         with self._lock:
             wait = self._waits.pop(system, None)
             if wait is not None and wait.told and not quietly:

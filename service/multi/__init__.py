@@ -1,1 +1,1 @@
-"""The multi-job service: several jobs in one service."""
+"""The multi-job service, which runs several jobs."""

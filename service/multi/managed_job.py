@@ -25,10 +25,10 @@ from rowkind.service.monitoring.status import Incident
 
 _LONGEST_WAIT_SECONDS = 60.0
 _WELL_SECONDS = 300.0
-"""A job that has run for this long counts as recovered: after its next failure the wait is 1 s again."""
+"""A job that has run for this many seconds counts as recovered. After its next failure, the wait is 1 s again."""
 
 _LINES = 200
-"""How many of the last output lines of a process are kept."""
+"""How many of a process's last output lines are kept."""
 CHANGE_THE_FILE = "Change its file; the service then starts it automatically."
 _AGAIN = "The service restarts it automatically."
 _SAYS = "rowkind: "
@@ -41,15 +41,15 @@ log = logging.getLogger("rowkind")
 class ManagedJob:
     """One job of the service.
 
-    - `job`: the job that its process runs; `said`: the text of that job; `text`: the present text of its file.
+    - `job`: the job that its process runs; `said`: the text of that job; `text`: the current text of its file.
     - `upgrades`: whether the job is upgraded when its file changes.
-    - `port`: the port of the process's status, on this machine only.
+    - `port`: the port of the process's status page, which is accessible from this machine only.
     - `again`: when to start it again, by `time.monotonic`; None while it is running or waits for a change of its file.
     - `reason`: why it is not running; empty while it is running.
     - `restarts`: the number of starts after failures since its file was changed.
-    - `lately`: the reason of the last failure, until the job has recovered.
+    - `lately`: the reason for the last failure, until the job has recovered.
     - `endings`: the failures so far.
-    - `news`: a change of its file that is not applied, and why; empty if there is none.
+    - `news`: a change of its file that is not applied, with the reason; empty if there is none.
     - `leaves`: the job is ending, and will not be started again.
     """
 
@@ -88,7 +88,7 @@ class ManagedJob:
 
     @property
     def wrong(self) -> tuple[str, str]:
-        """What is wrong with the job, and what will be done or has to be done about it; both empty if all is well."""
+        """The job's problem, and what will be done or must be done about it; both empty if there is no problem."""
         if self.refused:
             return self.reason, CHANGE_THE_FILE
         if self.reason and self.again is not None:
@@ -110,7 +110,7 @@ class ManagedJob:
         self._process = _Process(*command, of=self.job.name, told=self.said)
 
     def leave(self) -> None:
-        """Finish the batch and end, without a restart. A second call ends the process at once."""
+        """Let the job finish its batch and end, without a restart. A second call ends the process immediately."""
         self.leaves, self.again = True, None
         self._ask_no_more()
         if self._process is not None:
@@ -172,7 +172,7 @@ class ManagedJob:
             self._in_a_row = 0
         wait = min(2.0**self._in_a_row, _LONGEST_WAIT_SECONDS)
         self._in_a_row += 1
-        # Set `again` before `reason`: another thread that sees a reason without a time takes the job for refused.
+        # Set `again` before `reason`: a thread that sees a reason without a time would take the job for refused.
         self.again = time.monotonic() + wait
         self.reason = self.lately
         log.warning("job %s ended with exit code %d; it is restarted in %.0f s", self.job.name, code, wait)
@@ -207,8 +207,8 @@ def _nth(number: int) -> str:
 class _Process:
     """A `rowkind` command in its own session, so that a signal to this process's group does not reach it a second time.
 
-    `told` is written to its standard input. With `of`, the name of a job, its standard error is passed on with that
-    name. Without a name nothing is passed on. The last lines of its output are kept in `said`.
+    `told`: the text to write to its standard input. `of`: the name of a job, with which its standard error is passed
+    on; if empty, nothing is passed on. The last lines of its output are kept in `said`.
     """
 
     def __init__(self, *arguments: str, of: str = "", told: str = "") -> None:
@@ -236,7 +236,7 @@ class _Process:
     def code(self) -> int | None:
         """The exit code of the process, None while it is running."""
         if (code := self._process.poll()) is not None:
-            # The output is in the pipe. A child process that is left may keep the pipe open, but writes nothing more.
+            # All output is in the pipe. A remaining child process may keep the pipe open, but writes nothing more.
             self._listener.join(timeout=1.0)
         return code
 

@@ -1,12 +1,13 @@
 """The multi-job service: a `rowkind run` process for each job, supervised by this process.
 
-The jobs are the job files of a folder. A failing job does not affect the others. It is started again after 1 s, then
-2 s, 4 s, and so on up to 60 s, as a cluster manager would. A refused job waits until its file is changed. The job of a
-new file is started. The job of a deleted file is drained and stopped; its checkpoint and topics stay.
+Each job file in a folder defines a job. A failing job does not affect the others. It is started again after 1 s, then
+2 s, 4 s, and so on up to 60 s, as a cluster manager would do. A refused job waits until its file is changed. If a file
+is added, its job is started. If a file is deleted, its job is drained and stopped; checkpoint and topics stay.
 
 A changed file is compared with the job's checkpoint, as by `rowkind diff`, while the job keeps running unchanged. If
-the new file is refused, nothing else happens. Otherwise the differences are logged. With `upgrades`, the job is then
-drained and started as by `rowkind run --upgrade`: what can continue does, and the rest is rebuilt and cut over.
+the new file is refused, nothing else happens. Otherwise, the differences are logged. If `upgrades` is set, the job is
+then drained, and started as by `rowkind run --upgrade`: sinks that can continue do so, and the other sinks are rebuilt
+and cut over.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Several:
 
     - `upgrades`: whether a job is upgraded when its file changes.
     - `options`: additional options of each job's `rowkind run`.
-    - `refused`: the new files that are not run, with the reason.
+    - `refused`: the new files that are not run, with the reasons.
     """
 
     path: Path
@@ -66,7 +67,7 @@ class Several:
                 del self.members[file]
 
     def end(self) -> None:
-        """Ask every job to finish its batch and end. A second call ends them at once."""
+        """Ask every job to finish its batch and end. A second call ends all jobs immediately."""
         for member in self.members.values():
             member.leave()
 

@@ -1,9 +1,10 @@
 """The pages of a multi-job service: the pages of each job, and an overview of all jobs.
 
-- `/jobs/NAME/` and the paths below it are the pages of job NAME; while the job has no process, a page says why.
-- `/metrics` has the metrics of all jobs. The label `name` is the job.
-- `/healthz` is 200 while the service supervises its jobs. A problem of one job is no reason to restart the service.
-- `/readyz` is 200 if every job is ready and no file is refused. Otherwise it is 503, with the reasons.
+- `/jobs/NAME/` and the paths below it are the pages of job NAME. While the job has no process, a page says why.
+- `/metrics` has the metrics of all jobs. The label `name` is the job's name.
+- `/healthz` returns 200 while the service supervises its jobs. A problem in one job is no reason to restart the
+  service.
+- `/readyz` returns 200 if every job is ready and no file is refused. Otherwise, it returns 503 with the reasons.
 - `/` shows the state of each job, and `/status.json` the same in machine-readable form.
 
 A job that was started again after a failure shows the reason until a batch succeeds.
@@ -38,9 +39,10 @@ from rowkind.version import version
 
 _PATIENCE_SECONDS = 10.0
 TOGETHER_SECONDS = 4.0
-"""The timeout of a job's answer for pages of all jobs. It is below the limits of probes (5 s) and Prometheus (10 s)."""
+"""The timeout for a job's answer on pages about all jobs. It is less than the limits of probes (5 s) and Prometheus
+(10 s)."""
 PROBE_SECONDS = 0.5
-"""The timeout of a job's answer for a liveness probe of the service, which must not depend on a single job."""
+"""The timeout for a job's answer in a liveness probe of the service, which must not depend on a single job."""
 _UP = "rowkind_job_up"
 _T = TypeVar("_T")
 _SILENT = "it does not answer; it may still be starting"
@@ -105,7 +107,7 @@ class SeveralPages:
         return generate_latest(registry)
 
     def _wrong(self) -> Iterator[str]:
-        """Yield the problems of jobs and files, of one or more lines each. A job that may have recovered is queried."""
+        """Yield the problems of jobs and files, each with one or more lines. Query jobs that may have recovered."""
         yield from self.of.refused.values()
         for member in self.of.all():
             if member.lately and not member.reason:
@@ -186,7 +188,7 @@ def _refused(name: str, why: str) -> JobOverview:
 
 
 def _status(member: ManagedJob, patience: float = TOGETHER_SECONDS) -> JobStatus | None:
-    """Return the status of a job, None if it does not answer. Marks the job as recovered once a batch has succeeded."""
+    """Return a job's status, None if it does not answer. If a batch has succeeded, mark the job as recovered."""
     answer = None if member.reason else _ask(member, "/status.json", patience)
     if answer is None or answer.code != 200:
         return None
@@ -197,7 +199,7 @@ def _status(member: ManagedJob, patience: float = TOGETHER_SECONDS) -> JobStatus
 
 
 def _ask(member: ManagedJob, path: str, patience: float = TOGETHER_SECONDS) -> Response | None:
-    """Return the response of the job's own port; None if it does not answer."""
+    """Return the response from the job's own port, or None if the job does not answer."""
     said = member.job.status or {}
     # The connection is local, and the certificate is for the service's external name, so it is not verified.
     context = ssl._create_unverified_context()  # noqa: S323, SLF001 - see above

@@ -22,7 +22,7 @@ log = logging.getLogger("rowkind")
 def run_together(path: Path, *, upgrades: bool, options: Sequence[str], host: str, port: int) -> None:
     """Run the jobs of a folder, or the job of a file, until a signal ends them.
 
-    With `upgrades`, a job is upgraded when its file changes. `options` are additional options of each `rowkind run`.
+    `upgrades`: whether a job is upgraded when its file changes. `options`: additional options of each `rowkind run`.
 
     Raises:
         JobsError: There is no job that can be run.

@@ -1,1 +1,1 @@
-"""The physical plan: what runs, as plain frozen values that pickle."""
+"""The physical plan, which engines execute. It consists of plain, frozen, picklable values."""

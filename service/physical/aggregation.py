@@ -1,4 +1,4 @@
-"""The definition of an aggregate in a plan: its groups and its calls, over columns of its input."""
+"""The definition of an aggregate in a plan: its groups and calls, over columns of its input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.python.function import PythonFunction
 
 @dataclass(frozen=True)
 class OrderColumn:
-    """One column of ORDER BY. If `column` is None, the order is that of arrival, PROCTIME() in the SQL."""
+    """One ORDER BY column. If `column` is None, rows are ordered by arrival, which is PROCTIME() in the SQL."""
 
     column: str | None = field(metadata=COLUMN)
     descending: bool = False
@@ -24,14 +24,14 @@ class OrderColumn:
 class AggregateCall:
     """One call of an aggregate function over columns of the aggregate's input, in the logical and the physical plan.
 
-    `arguments` is empty for COUNT(*). It has several columns for COUNT(DISTINCT a, b), for a value and the column that
-    orders it, for y and x, and for a value by arrival with its row digest. `filter` is a boolean column: a row counts
-    if it is true. `order` is the order of gathered values. `constants` holds the literals: a separator, or the
-    fractions of a percentile.
-
-    `grows`: the extreme is never retracted unless a better one replaces it. `stage` is the step of a call that is
-    computed in two steps. The second step adds up the results of the first, whose arguments had the types `types`.
-    `tries`: a result that does not fit its type is NULL.
+    - `arguments`: input columns. Empty for COUNT(*). Several for COUNT(DISTINCT a, b), for a value and the column that
+      orders it, for y and x, and for a value by arrival with its row digest.
+    - `filter`: a boolean column. A row counts if the column is true.
+    - `order`: the order of gathered values. `constants`: literals, which are a separator or a percentile's fractions.
+    - `grows`: whether a minimum or maximum is retracted only when a better value replaces it.
+    - `stage`: the step, if the call is computed in two steps. The second step adds up the results of the first step,
+      whose arguments had the types `types`.
+    - `tries`: whether a result that does not fit its type is NULL instead of an error.
     """
 
     function: AggregateFunction | PythonFunction
@@ -48,7 +48,7 @@ class AggregateCall:
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
-        """The columns that the order names."""
+        """The columns in `order`."""
         return tuple(each.column for each in self.order if each.column is not None)
 
     @property
@@ -63,7 +63,7 @@ class AggregateCall:
         return exact and self.stage in ("whole", "second") and not self.tries
 
     def named(self, name: str, text: str) -> PhysicalAggregateCall:
-        """Return the call for the physical plan."""
+        """Return the call of the physical plan, with the name of its result and its SQL text."""
         plain = {each.name: getattr(self, each.name) for each in fields(AggregateCall)}
         return PhysicalAggregateCall(**plain, name=name, text=text)
 
@@ -78,10 +78,11 @@ class PhysicalAggregateCall(AggregateCall):
 
 @dataclass(frozen=True)
 class Aggregation:
-    """The definition of an aggregate over rows of `input`: the `group` columns, followed by one column per call.
+    """The definition of an aggregate over rows of `input`.
 
-    `retracts`: the input may contain retractions. `output` has the group columns and the calls' results. `closing` says
-    when groups are evicted by the time in a group column, `ending` when they are evicted by the time in a result.
+    `output` has the `group` columns, followed by one column per call. `retracts` says that the input may contain
+    retractions. `closing` says when groups are evicted according to a time in a group column, and `ending` when they
+    are evicted according to a time in a result.
     """
 
     input: Record = field(metadata=NO_FACT)

@@ -1,4 +1,4 @@
-"""The calc at the exit of a scan or an operator, as plain values that pickle."""
+"""The calc at the exit of a scan or operator, as plain picklable values."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ from rowkind.service.physical.keys import Key, SubKeyPart
 OnError = Literal["fail", "dead_letter", "null"]
 
 ROW_DIGEST = "#row"
-"""Column that a scan can emit besides its table's columns: a digest of the whole row. No table can have this name.
+"""The name of a column that a scan can add: a digest of the whole row. No table column can have this name.
 
-Rows of a table without a key are distinguished by all their columns, whichever columns the query reads. If the first
-operator keeps only some columns, and a retraction may be of a row that was never sent, the digest keeps different rows
-different. It takes 17 bytes per row, however many columns the table has.
+Rows of a table without a key are distinguished by all their columns, even by those that the query does not read. If the
+first operator keeps only some columns, and a retraction may refer to a row that was never sent, the digest keeps
+different rows distinct. It takes 17 bytes per row, regardless of the number of columns.
 """
 
 
 ARRIVAL = "#arrival"
-"""Column that the exit of a scan or of a Normalize can emit: the arrival number of a row, BIGINT.
+"""The name of a column that a scan or a Normalize can add: the row's arrival number, BIGINT.
 
-Operators that order equal rows by arrival carry this column. A row that is written again with the same values is then a
-different row to all operators in between. No table can have a column of this name.
+Operators that order equal rows by arrival carry this column. For all operators in between, a row that is written again
+with the same values is then a different row. No table column can have this name.
 """
 
 
 def is_internal(name: str) -> bool:
-    """Whether the plan made this column, such as `ROW_DIGEST` and `ARRIVAL`. No query can name such a column."""
+    """Return whether the planner added this column, such as `ROW_DIGEST`. No query can name such a column."""
     return name.rpartition(".")[2].startswith("#")
 
 
 @dataclass(frozen=True)
 class LocalTopK:
-    """A rank's first step before the shuffle: of all rows, keep those that may be in the `ranking`'s range.
+    """The first step of a rank, before the shuffle. It keeps only rows that may be in the range of `ranking`.
 
-    `identity` are the columns of the unique key under which rows only get better. It is empty if rows are only
-    inserted.
+    `identity` are the columns of the unique key under which rows only improve. It is empty if rows are only inserted.
     """
 
     ranking: Ranking
@@ -51,27 +50,22 @@ class LocalTopK:
 
 @dataclass(frozen=True)
 class Calc:
-    """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
+    """The filter, projection, and next key and sub-key that are computed at the exit of a scan or operator.
 
-    `arrival` is the column whose values become the arrival numbers of the rows. If None, rows keep their own.
-
-    `expands` run first, each over the output of the one before. Everything else runs over the output of the last one.
-
-    `replaced_by` are the input columns by which rows replace each other without a retraction; empty if they do not. No
-    predicate may drop such a row, because the row still ends the one before it. `upsert`: deletes carry these columns
-    only. Of a row known by its key alone nothing else is computed, except `delete_time`: the input column in which such
-    a delete gets a time, if the consumer asks for it.
-
-    `nets`: every update in the input has its `-U`, so equal +1 and -1 changes of one batch cancel here.
-
-    `partial` is the step that each task applies to the rows before the shuffle. It pre-aggregates them by group, or
-    drops rows that cannot reach the range of a rank.
-
-    `refreshes`: a downstream operator has a TTL, so rows that were written again unchanged are emitted as refreshes.
-    The refreshes come from the operator that the calc belongs to, and from rows that the calc itself cancels.
-
-    `on_error` says what happens to a row on which an expression fails: the query fails, the row becomes a dead letter,
-    or the expression is NULL if its type allows it.
+    - `expands` run first, each over the output of the previous one. Everything else runs over the output of the last.
+    - `arrival`: the expression for the rows' arrival numbers. If None, rows keep their existing numbers.
+    - `replaced_by`: the input columns by which rows replace each other without a retraction; empty if they do not. No
+      predicate may drop such a row, because the row still ends the row that it replaces.
+    - `upsert`: whether deletes carry only the columns `replaced_by`. Nothing else is computed for such a delete, except
+      `delete_time`.
+    - `delete_time`: the input column in which a delete by key gets a time, if the consumer asks for it.
+    - `nets`: whether every update in the input has its `-U`, so that equal +1 and -1 changes of one batch cancel here.
+    - `partial`: the step that each task applies to its rows before the shuffle. It pre-aggregates the rows by group, or
+      drops rows that cannot reach the range of a rank.
+    - `refreshes`: whether rows that were written again unchanged are emitted as refreshes, because a downstream
+      operator has a TTL. Refreshes come from the calc's operator, and from rows that the calc itself cancels.
+    - `on_error`: what happens to a row on which an expression fails. The query fails, the row becomes a dead letter, or
+      the expression is NULL if its type allows it.
     """
 
     input: Record = field(metadata=ASIDE)
@@ -93,7 +87,7 @@ class Calc:
 
     @property
     def expanded(self) -> Record:
-        """The rows that predicate, projection and key are computed over."""
+        """The record of the rows over which filter, projection and key are computed."""
         return self.expands[-1].output if self.expands else self.input
 
     @property

@@ -1,4 +1,4 @@
-"""The time that operators follow, from the batch or a watermark, and the times after which rows may be evicted."""
+"""Clocks that operators follow, and the times after which rows may be evicted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from rowkind.operators.field_roles import COLUMN
 
 @dataclass(frozen=True)
 class Clock:
-    """The watermark of `tables`, each with the ms of batch time after which a partition is idle; else the batch's time.
+    """The watermark of `tables`, or the batch time if there are no tables.
 
-    Spark logs the time of a batch with the batch, so a replay sees the same time. With `processing` the time is the
-    PROCTIME() of the rows in the batch. It ends when the input ends, as watermarks do and NOW() does not.
+    Each table has the milliseconds of batch time after which a partition is idle. Spark logs the time of a batch with
+    the batch, so a replay sees the same time. If `processing` is set, the clock is the PROCTIME() of the rows in the
+    batch. PROCTIME() ends when the input ends, as watermarks do, but NOW() does not.
     """
 
     tables: tuple[tuple[str, int], ...] = ()
@@ -40,10 +41,10 @@ class ColumnTime:
 
 @dataclass(frozen=True)
 class Closing:
-    """When an input evicts its rows.
+    """A rule that says when an input's rows are late and when they are evicted.
 
-    Once the clock has reached `late`, a change of the row is late and is dropped. Once it has reached `kept`, the row
-    itself is evicted; None for never. The two differ if rows are kept because other rows need them.
+    Once the clock has reached `late`, a change of the row is late and is dropped. Once the clock has reached `kept`,
+    the row itself is evicted; None if it never is. The two times differ if rows are kept because other rows need them.
     """
 
     clock: Clock
@@ -53,9 +54,9 @@ class Closing:
 
 @dataclass(frozen=True)
 class Ending:
-    """When a group ends, by a time in its result.
+    """A rule that says when a group ends.
 
-    Once the clock has reached that time, all state of the group is evicted.
+    Once the clock has reached the time `at` in the group's result, all state of the group is evicted.
     """
 
     clock: Clock
@@ -64,9 +65,9 @@ class Ending:
 
 @dataclass(frozen=True)
 class TimeBounds:
-    """Pairs match only if the right column is between left plus `earliest` and left plus `latest`, in microseconds.
+    """Bounds on the times of a pair: the right time is from `left + earliest` to `left + latest`, in microseconds.
 
-    None means no bound on that side. If either column is NULL, the pair does not match.
+    None means that there is no such bound. If either column is NULL, the pair does not match.
     """
 
     left: str = field(metadata=COLUMN)
@@ -80,7 +81,7 @@ class TimeBounds:
         return self.earliest is not None and self.latest is not None
 
     def within(self, other: TimeBounds) -> TimeBounds:
-        """The intersection of two bounds on the same columns."""
+        """Return the intersection of two bounds on the same columns."""
         earliest = [each for each in (self.earliest, other.earliest) if each is not None]
         latest = [each for each in (self.latest, other.latest) if each is not None]
         return replace(self, earliest=max(earliest, default=None), latest=min(latest, default=None))

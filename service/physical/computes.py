@@ -1,7 +1,7 @@
-"""Digest of what a plan node computes, independent of names. Nodes with equal digests are one in a graph.
+"""Digests of what plan nodes compute, independent of names. A graph merges nodes with equal digests.
 
-Columns are identified by their position in the rows of all inputs, one input after the other. A node's own calc is left
-out: each consumer has a calc at its own exit.
+A column is identified by its position among the columns of all inputs, one input after the other. A node's own calc is
+omitted, because each consumer has its own calc.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from rowkind.service.physical.tree import inputs
 
 
 def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
-    """Return a digest of what a node computes. It is equal for equal computations, whatever names the SQL uses.
+    """Return a digest of what a node computes, which does not depend on the names in the SQL.
 
-    `ttl` says whether TTLs count.
+    If `ttl` is false, nodes that differ only in TTLs have the same digest.
     """
     return _with_ttl(node) if ttl else _without_ttl(node)
 
@@ -53,17 +53,17 @@ def _digest(node: PhysicalNode, *, ttl: bool) -> str:
 
 
 class _PhysicalWalk(Walk):
-    """A walk over physical nodes. `ttl` says whether TTLs count."""
+    """A walk over physical nodes. `ttl` says whether TTLs are part of the text."""
 
     def __init__(self, *, ttl: bool) -> None:
         self._ttl = ttl
 
     def calc(self, node: PhysicalNode) -> str:
-        """Return what a node's calc computes for a consumer, as a string."""
+        """Return text for what a node's calc computes for its consumer."""
         if isinstance(node, PhysicalUnion):
             return ""
         calc, expands = node.calc, []
-        # A table's columns have the same names for every reader, and which of them a reader reads does not count.
+        # A table's columns have the same names for every reader. Which of them a reader reads makes no difference.
         names: ColumnTexts = AS_NAMED if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
         first = names
         for each in calc.expands:
@@ -78,7 +78,7 @@ class _PhysicalWalk(Walk):
         return self.fields(calc, names, own)
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return a value as a string, with these names for its columns."""
+        """Return a value as text, with its columns replaced by the texts in `names`."""
         known = None
         match value:
             case SourceTable():
@@ -106,7 +106,7 @@ class _PhysicalWalk(Walk):
         return self.fields(value, names, known)
 
     def counts(self, name: str, role: str) -> bool:
-        """Whether a field counts."""
+        """Return whether a field is part of the text."""
         return super().counts(name, role) and (self._ttl or name != "ttl_ms")
 
 
@@ -114,7 +114,7 @@ _TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)\"""")
 
 
 def _renamed(sql: str, names: ColumnTexts) -> str:
-    """Return DuckDB SQL with its columns renamed. All column names in this SQL are quoted."""
+    """Rename the columns in DuckDB SQL, in which all column names are quoted."""
 
     def other(token: re.Match[str]) -> str:
         if token[1] is None:

@@ -1,6 +1,6 @@
-"""Plain data as strings. Strings are equal if the data means the same, whatever columns and aliases are called.
+"""Conversion of plain data to text. Data with the same meaning has equal texts, even if columns and aliases differ.
 
-One walk covers the fields of frozen dataclasses and the values in them. A field counts unless its role says otherwise
+The walk covers the fields of frozen dataclasses and the values in them. A field counts unless its role says otherwise
 (`operators.field_roles`), so a new field counts by default.
 """
 
@@ -13,7 +13,7 @@ from rowkind.operators.field_roles import roles
 from rowkind.service.python.function import PythonFunction, called
 
 ColumnTexts = Mapping[str, str]
-"""The text that stands for each column, by column name."""
+"""The text that represents each column, keyed by column name."""
 
 
 class _AsNamed(dict[str, str]):
@@ -22,14 +22,14 @@ class _AsNamed(dict[str, str]):
 
 
 AS_NAMED: ColumnTexts = _AsNamed()
-"""Columns under their own names."""
+"""A mapping in which every column is represented by its own name."""
 
 
 class Walk:
-    """Converts values to texts. Each kind of plan extends this walk with the meaning of its values."""
+    """Converts values to text. Each kind of plan extends this walk for its own types of values."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return a value as a string, with these names for its columns."""
+        """Return a value as text, with its columns replaced by the texts in `names`."""
         match value:
             case PythonFunction():
                 return called(value)
@@ -40,7 +40,7 @@ class Walk:
         return self.fields(value, names) if hasattr(value, "__dataclass_fields__") else repr(value)
 
     def fields(self, value: Any, names: ColumnTexts, known: Mapping[str, str] | None = None) -> str:
-        """Return all fields that count as a string. Strings in `known` are used as given."""
+        """Return text for all fields of a value that count. Texts in `known` are used as given."""
         known = known or {}
         parts = []
         for name, role in roles(type(value)):
@@ -51,11 +51,11 @@ class Walk:
         return f"{type(value).__name__}({', '.join(parts)})"
 
     def counts(self, _name: str, role: str) -> bool:
-        """Whether a field of this name and role counts."""
+        """Return whether a field with this name and role counts."""
         return role not in ("aside", "merged")
 
     def field(self, value: Any, role: str, names: ColumnTexts) -> str:
-        """Return a field with a role as a string."""
+        """Return the value of a field with this role as text."""
         match role:
             case "column" if isinstance(value, tuple):
                 return str([names[each] for each in value])

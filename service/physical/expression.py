@@ -9,17 +9,17 @@ from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.service.python.function import PythonFunction
 
 PLACE = -1
-"""The part of an element that is its position in its row."""
+"""The number of the part that is the position of an element in its row."""
 
 
 @dataclass(frozen=True)
 class Expression:
     """A scalar expression over the columns of a node's input.
 
-    `sql` is DuckDB SQL. `columns` are the input columns that it reads, by name. `text` is the Spark SQL that the user
-    wrote, qualified, for explain and errors. If the expression is a bare column, `column` is set: it is never
-    evaluated, and its packed bytes are passed on. `ROW_DIGEST` is computed from the packed bytes of the whole input.
-    `functions` are the job's own functions that it calls.
+    `sql` is DuckDB SQL. `columns` are the names of the input columns that the expression reads. `text` is the user's
+    Spark SQL with qualified names, for explain and error messages. If the expression is a bare column, `column` is its
+    name; the expression is then never evaluated, and the column's packed bytes are passed on. `ROW_DIGEST` is computed
+    from the packed bytes of the whole input row. `functions` are the job functions that the expression calls.
     """
 
     sql: str
@@ -32,15 +32,19 @@ class Expression:
 
 @dataclass(frozen=True)
 class Expand:
-    """Several rows from one: each row is repeated once per element of its `array`, with that element in it.
+    """An expansion of one row into several, which repeats the row for each element of its `array` and adds the element.
 
-    Only rows for which `predicate` is true are expanded. The output has the columns `carried`, followed by those `made`
-    from an element. `array` is an array or a map. `inline`: its elements are structs, whose fields become columns. A
-    part of `made` is a number: 0 for the element, the key of a map or the first field, 1 for the next one, and `PLACE`
-    for the position of the element in its row, counted from `first`. `outer`: a row without elements is emitted once,
-    with NULLs. With a `condition` over the output columns, elements count only if it is true. `text` is what the user
-    wrote. `finest`: the elements are grouping sets, the same for each row, and this is the position of the set with all
-    columns. Rows in one group of that set are in one group of every other set.
+    - `array`: an array or a map. `inline`: whether its elements are structs, whose fields become columns.
+    - `carried`: the columns of the row that the output has, followed by the columns `made` from an element.
+    - `made`: the numbers of the parts of an element that become columns: 0 for the element itself, the key of a map
+      entry or the first field, 1 for the next part, and `PLACE` for the element's position in its row, counted from
+      `first`.
+    - `outer`: whether a row without elements is emitted once, with NULLs.
+    - `text`: the call as the user wrote it.
+    - `predicate`: only rows for which it is true are expanded.
+    - `condition`: a condition over the output columns; only elements for which it is true count.
+    - `finest`: the position of the grouping set with all columns, if the elements are grouping sets, which are the same
+      for each row. Rows in one group of that set are in one group of every other set.
     """
 
     array: Expression

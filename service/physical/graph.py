@@ -1,17 +1,18 @@
-"""The graph of a query: operators that several sinks share exist once, and operators of equal depth run together.
+"""The graph of a query, in which shared operators exist only once and operators of equal depth run together.
 
     level 0          level 1                  level 2              the writer
     [ scans ]  ──▶  [ join    aggregate ] ──▶ [ rank   join ]  ──▶ [ sinks ]
         └──────────────────────────────────────────▲                  ▲
                        └──────────────────────────────────────────────┘
 
-A plan is one tree per sink. In the graph, operators that compute the same over the same inputs are one, with a calc at
-the exit for each consumer. A table is therefore read once, however many operators read it. The operators of a **level**
-are the members of one stateful stage, each on the shards of its own key. A query has as many stages as it is deep, not
-as many as it has operators. Rows for a deeper level, or for the writer, pass through the levels in between.
+A query has one plan tree per sink. The graph merges operators that compute the same over the same inputs; the merged
+operator has an exit with its own calc for each consumer. A table is therefore read only once, even if several operators
+read it. The operators of a **level** are the members of one stateful stage, each on the shards of its own key. The
+number of stages is thus the depth of the query and not its number of operators. Rows for a deeper level, or for the
+writer, pass through the levels in between.
 
-An operator lies one level above the deepest of its inputs. If that input is already partitioned as the operator needs,
-the operator lies on the same level, and the rows are handed over in memory.
+An operator is one level above its deepest input. If that input is already partitioned as the operator needs, the
+operator is on the same level as the input, and rows are passed on in memory.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from rowkind.service.physical.tree import clock, fused, inputs, level, remade_in
 
 @dataclass(frozen=True)
 class Exit:
-    """One consumer's exit of a scan or an operator.
+    """The exit of a scan or operator to one consumer.
 
     - `node`, `traits`: the name of the scan or operator in the consumer's plan, and that plan's facts about its rows.
-    - `to`: the place of the consuming operator. Sinks have the places after all operators.
-    - `level`: the level of the consumer. `stays`: the rows are already in its shard.
-    - `spreads`: no key decides on the shard, because the rows go to a sink without a key.
-    - `nets`: of the changes of one key, only the net effect in a batch matters, and the rows still have to be shuffled.
-      `by seq`: the last change by arrival counts, even within a part of the batch. `signed`: the changes are all those
-      of the batch, as an operator emits them, and old rows are dropped.
+    - `to`: the position of the consumer. Sinks come after all operators.
+    - `level`: the level of the consumer. `stays`: whether the rows are already in the consumer's shard.
+    - `spreads`: whether the rows go to a sink without a key, so that no key chooses the shard.
+    - `nets`: set if only the net effect of a key's changes in a batch matters and the rows still have to be shuffled.
+      With `by seq`, the last change by arrival counts, even within a part of the batch. With `signed`, the exit gets
+      all changes of the batch, as an operator emits them, and old rows are dropped.
     """
 
     node: str
@@ -59,7 +60,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class GraphScan:
-    """A table that is read, and its exits. `scan.calc.input` has all columns that any reader reads."""
+    """The only scan of a table, with its exits. `scan.calc.input` has all columns that any reader reads."""
 
     scan: PhysicalScan
     exits: tuple[Exit, ...]
@@ -74,12 +75,12 @@ class GraphScan:
 class GraphOperator:
     """An operator of the graph.
 
-    - `sink`: the first sink that needs the operator. In its plan the operator is called `node.node`.
-    - `identity`: its digest, from `computes`.
-    - `state`: the name of its state: a digest of what it computes, unless a checkpoint has another name for it.
-    - `refreshes`: whether a consumer needs refreshes: rows that were written again unchanged.
-    - `reads`: the state of other operators of its level that it reads. Its own name for that state maps to the place of
-      the other operator and the name there.
+    - `sink`: the first sink that needs the operator. In that sink's plan the operator is called `node.node`.
+    - `identity`: the operator's digest, from `computes`.
+    - `state`: the name of the operator's state: a digest of what it computes, unless a checkpoint has another name.
+    - `refreshes`: whether a consumer needs refreshes, which are rows that were written again unchanged.
+    - `reads`: the state of other operators on the same level that this operator reads. It maps this operator's name for
+      that state to the other operator's position and the name there.
     """
 
     node: PhysicalOperator
@@ -97,18 +98,18 @@ class GraphOperator:
 
     @property
     def refreshes(self) -> bool:
-        """Whether a downstream operator needs refreshes: rows that were written again unchanged."""
+        """Whether a downstream operator needs refreshes, which are rows that were written again unchanged."""
         return any(each.calc.refreshes for each in self.exits)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Scans, operators and sinks of a query. Each operator comes after those that feed it.
+    """The scans, operators and sinks of a query. Each operator comes after the operators that feed it.
 
     - `levels`: the number of levels with operators, counted from 1. The writer is on the next level.
-    - `exchange`: whether rows that leave the last level, or the scans if there is none, are shuffled before they are
-      written.
-    - `states`: the state name of each operator, by `<sink>.<node>` in every plan that has it.
+    - `exchange`: whether rows that leave the last level, or the scans if there are no levels, are shuffled before they
+      are written.
+    - `states`: the state name of each operator, keyed by `<sink>.<node>` for every plan that contains the operator.
     """
 
     scans: tuple[GraphScan, ...]
@@ -142,12 +143,12 @@ class Graph:
     def whole_partitions(self) -> bool:
         """Whether the task that reads a partition also writes its rows.
 
-        The partition must then not be split: two tasks would lose its order.
+        If so, the partition must not be split, because two tasks would not keep its order.
         """
         return not self.levels and not self.exchange
 
     def place(self, sink: str) -> int:
-        """The place of a sink."""
+        """Return the position of a sink."""
         return len(self.operators) + [each.name for each in self.sinks].index(sink)
 
 
@@ -156,8 +157,8 @@ def graph(
 ) -> Graph:
     """Build the graph from the plans of these sinks.
 
-    Properties fixed by a checkpoint are preserved: at least `levels` levels, the final shuffle (`exchange`), and the
-    names of its `states`.
+    Properties that a checkpoint fixes are preserved: at least `levels` levels, the final shuffle (`exchange`), and the
+    state names in `states`.
     """
     building = _Building(states or {})
     for sink in sinks:
@@ -166,21 +167,22 @@ def graph(
 
 
 def always_runs(node: PhysicalOperator) -> bool:
-    """Whether an operator emits rows without changes: a global aggregate has a result even over no rows."""
+    """Return whether an operator emits rows without any input: a global aggregate has a result even over no rows."""
     return isinstance(node, PhysicalAggregate) and node.aggregation.is_global
 
 
 def waits(node: PhysicalOperator) -> bool:
-    """Whether an operator has work to do when time passes, without changes."""
+    """Return whether an operator has work to do when time passes, even without changes."""
     if isinstance(node, PhysicalNormalize):
         return node.takes_back
     return isinstance(node, PhysicalTemporalFilter | PhysicalMatch)
 
 
 def is_shuffled(node: PhysicalNode, sink: PhysicalSink) -> bool:
-    """Whether rows from a node to a sink are shuffled by the sink's key.
+    """Return whether rows from a node to a sink are shuffled by the sink's key.
 
-    They are not if all changes of such a key come from one partition, because the key contains that of an upsert topic.
+    No shuffle is needed if the key contains the primary key of an upsert topic, because all changes with the same key
+    then come from one partition.
     """
     if not sink.exchange or not isinstance(node, PhysicalScan) or node.source.mode != "upsert":
         return sink.exchange
@@ -190,17 +192,20 @@ def is_shuffled(node: PhysicalNode, sink: PhysicalSink) -> bool:
 
 @dataclass
 class _Edge:
-    """The edge from a table, or the place of an operator, to the consumer whose plan has `node` there."""
+    """An edge to a consumer.
+
+    `origin` is a table, or the position of an operator. `node` is that scan or operator in the consumer's plan.
+    """
 
     origin: str | int
     node: PhysicalScan | PhysicalOperator
 
     def exit(self, to: int, level: int, *, stays: bool) -> Exit:
-        """Return the exit to a consumer."""
+        """Return the exit to the operator at position `to`."""
         return Exit(self.node.node, self.node.calc, to, level, stays, self.node.traits)
 
     def to_sink(self, sink: PhysicalSink, to: int, level: int) -> Exit:
-        """Return the exit to the writer."""
+        """Return the exit to a sink."""
         stays = not is_shuffled(self.node, sink)
         way = replace(self.exit(to, level, stays=stays), spreads=not sink.key)
         if way.stays or sink.mode != "upsert" or self.node.traits.needs_before:
@@ -225,7 +230,7 @@ class _Vertex:
 
 @dataclass
 class _Building:
-    """The graph so far, with operators by their digests. `states` are the names that are given."""
+    """A graph under construction. `states` are the state names that a checkpoint fixes."""
 
     states: Mapping[str, str]
     _named: dict[str, str] = field(default_factory=dict)
@@ -235,7 +240,7 @@ class _Building:
     _sinks: list[tuple[PhysicalSink, list[_Edge]]] = field(default_factory=list)
 
     def take(self, sink: PhysicalSink) -> None:
-        """Add everything that a sink needs."""
+        """Add a sink and everything that it needs."""
         self._sinks.append((sink, [self._edge(each, sink.name) for each in without_unions(sink.input)]))
 
     def graph(self, levels: int, *, exchange: bool) -> Graph:
@@ -292,13 +297,13 @@ class _Building:
         if (known := self.states.get(f"{sink}.{node.node}")) is not None:
             return known
         state = computes(node, ttl=False)[:16]
-        # Another operator may differ only in its TTL, which is not part of the name because it may be changed.
+        # Another operator may differ only in its TTL, which is not part of the name because it may change.
         names = (state, *(f"{state}@{sink}{'+' * count}" for count in range(len(self._operators))))
         taken = {each.state for each in self._operators}
         return next(name for name in names if name not in taken)
 
     def _reads(self, node: PhysicalOperator) -> Iterator[tuple[str, tuple[int, str]]]:
-        """Yield the state of upstream joins from which inputs of this join are recomputed, at any depth."""
+        """Yield the states of upstream joins from which this join's inputs are recomputed, at any depth."""
         for name, below in remade_inputs(node):
             place = self._places[computes(below)]
             assert self._operators[place].level == level(node), "an operator is in the stage of its level"
@@ -316,7 +321,7 @@ class _Building:
 
 
 def _last_are_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Sequence[_Vertex], levels: int) -> bool:
-    """Whether rows that leave the last level, or the scans if there is none, are shuffled before they are written."""
+    """Return whether rows that leave the last level, or else the scans, are shuffled before they are written."""
     last: list[str | int] = [place for place, each in enumerate(operators) if each.level == levels]
     if not levels:
         last = list(exits)
@@ -324,9 +329,9 @@ def _last_are_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Seq
 
 
 def _scan(scans: Sequence[PhysicalScan], exits: Sequence[Exit], timed: AbstractSet[str]) -> GraphScan:
-    """Return one scan for all scans of a table. It reads every column that any reader reads, in the table's order.
+    """Merge all scans of a table into one, which reads every column that any reader reads, in the table's order.
 
-    The columns of the table's time are also read if the table is among the `timed` tables.
+    If the table is among the `timed` tables, the scan also reads the columns of the watermark's time.
     """
     first = scans[0]
     read = {name for scan in scans for name in scan.calc.input.names}

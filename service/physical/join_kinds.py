@@ -18,9 +18,11 @@ MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
     "mark": (True, False),
     "in": (True, False),
 }
-"""Whether the left and the right side of a join may be salted: spread over several shards under one key, with copies of
-the other side in each shard. A side may not be salted if rows of the other side are emitted without a match, because a
-copy does not see matches in other shards.
+"""Whether the left and the right side of a join may be salted.
+
+Rows of a salted side that have the same key are spread over several shards, each of which has a copy of the other side.
+A side may not be salted if rows of the other side are emitted without a match, because a copy does not see matches in
+other shards.
 """
 
 JOIN_NAMES: Mapping[PhysicalJoinKind, JoinName] = {

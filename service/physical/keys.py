@@ -1,4 +1,4 @@
-"""A row's key and sub-key for its consumer, and salting, which spreads one key over several shards."""
+"""Keys and sub-keys of rows, and salting, which spreads rows with the same key over several shards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from rowkind.avro.schema import Record
 from rowkind.service.physical.expression import Expression
 
 MOST_SALTS = 1024
-"""The largest salt count, equal to the largest number of shards."""
+"""The maximum salt count, which equals the maximum number of shards."""
 
 
 @dataclass(frozen=True)
 class Salt:
-    """Spreads the rows of one key over `count` shards: as copies to all of them, or dealt out, each row to one shard.
+    """A salt, which spreads rows with the same key over `count` shards.
 
-    Rows are dealt by the sub-key if it identifies rows, otherwise by the whole row.
+    Either each row is copied to all shards, or each row goes to one shard. That shard depends on the sub-key if it
+    identifies rows, otherwise on the whole row.
     """
 
     count: int
@@ -25,19 +26,18 @@ class Salt:
 
 @dataclass(frozen=True)
 class Key:
-    """How the key of an edge is made from the columns of the calc's *input*.
+    """The key of an edge, computed from the columns of the calc's *input*.
 
     - `parts`: one expression per key column, already cast to the type that both sides of the consumer share.
-    - `null_safe`: per part, whether NULL equals NULL (`IS NOT DISTINCT FROM`, GROUP BY, unique keys).
+    - `null_safe`: for each part, whether NULL equals NULL (`IS NOT DISTINCT FROM`, GROUP BY, unique keys).
     - `drop_null`: a row whose key has a NULL in a part that is not null safe is dropped (inner joins). Otherwise the
       row stays, with a null key and a hash of its whole row (outer joins).
-    - `record`: if the consumer is a Kafka topic, the Avro schema of the topic's key. The key bytes are then that Avro
-      record instead of comparable bytes. Otherwise None.
-    - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer.
-      This serves facts that depend on all rows of the input.
-    - `salt`: set if the rows of one key are spread over several shards.
-    - `apart`: this many last parts, each TIMESTAMP NOT NULL, distinguish keys but do not decide on the shard. Keys that
-      differ only in these parts are in the same shard.
+    - `record`: the Avro schema of the topic's key if the consumer is a Kafka topic, otherwise None. The key bytes are
+      then an Avro record instead of comparable bytes.
+    - `constant`: key bytes that all rows share, instead of `parts`. Every row then goes to every shard of the consumer.
+      This is used for facts that depend on all rows of the input.
+    - `salt`: set if rows with the same key are spread over several shards.
+    - `apart`: the number of trailing parts, each TIMESTAMP NOT NULL, that distinguish keys but do not affect the shard.
     """
 
     parts: tuple[Expression, ...] = ()
@@ -50,13 +50,13 @@ class Key:
 
     @property
     def decisive(self) -> tuple[Expression, ...]:
-        """The parts that decide on the shard."""
+        """The parts that choose the shard."""
         return self.parts[: len(self.parts) - self.apart]
 
 
 @dataclass(frozen=True)
 class SubKeyPart:
-    """One part of a sub-key: an expression and how its comparable bytes sort."""
+    """One part of a sub-key: an expression, and how its comparable bytes sort."""
 
     expression: Expression
     descending: bool = False

@@ -1,4 +1,4 @@
-"""The pattern and the output columns of a MATCH_RECOGNIZE, as plain data."""
+"""The pattern and the output columns of a MATCH_RECOGNIZE clause, as plain data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rowkind.service.physical.expression import Expression
 
 @dataclass(frozen=True)
 class SoughtPattern:
-    """A pattern with the names of its variables, where matching resumes after a match, and its time limit.
+    """A pattern with the names of its variables, its time limit, and where matching resumes after a match.
 
-    `text` is the pattern as written. `within` is in microseconds, None for no limit. `skip_text` is the text after
-    SKIP. `all_rows`: a match emits all its rows instead of one.
+    `text` is the pattern as the user wrote it. `within` is in microseconds; None if there is no limit. `skip_text` is
+    the text after SKIP. `all_rows` says that a match emits all its rows instead of one.
     """
 
     text: str = field(metadata={**ASIDE, **fact("pattern")})
@@ -30,7 +30,7 @@ class SoughtPattern:
 
 @dataclass(frozen=True)
 class CalledColumn:
-    """The result of a call as a column. Navigations name columns of the input. `text` is as written."""
+    """A column with the result of a call. Navigations refer to input columns. `text` is the SQL that the user wrote."""
 
     name: str = field(metadata=ASIDE)
     call: MatchCall
@@ -46,7 +46,7 @@ class CalledColumn:
 
 @dataclass(frozen=True)
 class DefinedVariable:
-    """The condition of a variable, over the columns of a row and its calls. `text` is as written."""
+    """A variable's condition over the columns of a row and the results of `calls`. `text` is the user's SQL."""
 
     text: str = field(metadata=ASIDE)
     condition: Expression
@@ -55,9 +55,10 @@ class DefinedVariable:
 
 @dataclass(frozen=True)
 class Matching:
-    """A pattern, the conditions of its variables (None for always true), and the output columns.
+    """A pattern, the conditions of its variables, and the output columns.
 
-    The output has the input columns `carried`, followed by one column per call.
+    A condition is None if it is always true. The output has the input columns `carried`, followed by one column per
+    call.
     """
 
     sought: SoughtPattern

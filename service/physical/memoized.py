@@ -1,4 +1,4 @@
-"""Results cached on plan nodes: nodes never change, and every pass asks the same questions again."""
+"""Caching of function results on plan nodes, which never change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Found = TypeVar("_Found")
 
 
 def memoized(find: Callable[[_Node], _Found]) -> Callable[[_Node], _Found]:
-    """Return the same function of a node, computed once per node. The result is shared and must not be changed."""
+    """Cache a function's result on the node that is its argument. The result is shared and must not be changed."""
     name = f"_remembered_{find.__module__}_{find.__name__}"
 
     @wraps(find)

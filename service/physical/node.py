@@ -1,7 +1,7 @@
-"""The physical plan: what runs, as plain frozen values that pickle.
+"""The nodes of a physical plan, as plain, frozen, picklable values.
 
-A plan is a tree with a `PhysicalSink` at its root. Each edge carries `Rows` out of a node and `Changes` into the next
-node. The calc of the lower node turns the rows into changes. Spark (`service.query.streaming`) and the in-memory engine
+A plan is a tree with a `PhysicalSink` at its root. Each edge takes `Rows` out of one node and `Changes` into the next.
+The calc of the lower node turns the rows into changes. Spark (`service.query.streaming`) and the in-memory engine
 (`service.query.memory`) both execute this tree and nothing else.
 """
 
@@ -24,14 +24,14 @@ InputLayout = Literal["one row per key", "unique key", "multiset"]
 
 @dataclass(frozen=True)
 class Traits:
-    """The plan's facts about the rows that leave a node's calc, for explain and tests.
+    """Facts about the rows that leave a node's calc, for explain and tests.
 
-    Execution uses two of them: the graph reads `needs_before` to decide whether a sink's changes may be netted before
-    the shuffle, and a lookup reads the `mode` of its left side.
+    Execution uses two of these facts: the graph reads `needs_before` to decide whether a sink's changes may be netted
+    before the shuffle, and a lookup reads the `mode` of its left side.
 
-    - `mode`: which kinds of changes occur. `unique_keys`: sets of columns that each identify at most one live row.
-    - `upsert_key`: the key by which updates stay in order. `partition_key`: rows with equal values in it share a shard.
-      It is empty for a scan, whose rows follow the topic's partitions.
+    - `mode`: the kinds of changes that occur. `unique_keys`: sets of columns that each identify at most one live row.
+    - `upsert_key`: the key by which updates stay in order. `partition_key`: columns for which rows with equal values
+      share a shard. It is empty for a scan, whose rows follow the topic's partitions.
     - `needs_before`: whether a downstream operator must see the -U of updates.
     """
 
@@ -44,7 +44,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class PhysicalScan:
-    """One table read from its topic, for one consumer. `calc.input` has the columns that are read.
+    """The scan of a table's topic for one consumer. `calc.input` has the columns that are read.
 
     `alias` is the table's name in the query.
     """
@@ -60,11 +60,13 @@ class PhysicalScan:
 class PhysicalInput:
     """The plan's choices for one input of an operator.
 
-    `by_seq`: changes of one key are applied in arrival order. This is needed for a source with a primary key, where a
-    bare `+U` replaces, and for one that may retract rows that were never sent. Otherwise the batch is an exact multiset
-    of signed rows. `exact`: a retraction carries the row as it was sent; if it finds a different row under its key,
-    that row's +U arrived first. `closing` says when rows are evicted by an event time. `remade`: rows are not stored,
-    but recomputed from the state of the join that feeds this input.
+    - `by_seq`: whether changes with the same key are applied in arrival order. This is needed for a source with a
+      primary key, where a `+U` alone replaces a row, and for a source that may retract rows that were never sent.
+      Otherwise the batch is an exact multiset of signed rows.
+    - `exact`: whether a retraction carries the row as it was sent. If such a retraction finds a different row under its
+      key, that row's +U arrived first.
+    - `closing`: when rows are evicted according to an event time.
+    - `remade`: whether rows are recomputed from the state of the join that feeds this input instead of being stored.
     """
 
     layout: InputLayout
@@ -77,10 +79,10 @@ class PhysicalInput:
 
 @dataclass(frozen=True)
 class PhysicalOperator(ABC):
-    """A node that runs in the shards of a stage. Its calc leads to its consumer.
+    """A node that runs in the shards of a stage. Its calc prepares its rows for the consumer.
 
-    `fused`: the node runs in its consumer's stage, because its rows are already partitioned as the consumer needs.
-    Nothing is shuffled between the two.
+    If `fused` is set, the node runs in its consumer's stage without a shuffle in between, because its rows are already
+    partitioned as the consumer needs.
     """
 
     node: str = field(metadata=ASIDE)
@@ -96,37 +98,37 @@ class PhysicalOperator(ABC):
     @property
     @abstractmethod
     def closings(self) -> tuple[Closing | None, ...]:
-        """Per side, when its rows are evicted by an event time; None for never."""
+        """For each side, the rule by which event time evicts its rows; None if it never does."""
 
 
 @dataclass(frozen=True)
 class PhysicalUnary(PhysicalOperator):
-    """An operator over one input."""
+    """An operator with one input."""
 
     input: PhysicalNode = field(metadata=CHILD)
 
     @property
     def sides(self) -> tuple[PhysicalNode, ...]:
-        """The input."""
+        """The only input."""
         return (self.input,)
 
 
 @dataclass(frozen=True)
 class PhysicalBinary(PhysicalOperator):
-    """An operator over two inputs."""
+    """An operator with two inputs."""
 
     left: PhysicalNode = field(metadata=CHILD)
     right: PhysicalNode = field(metadata=CHILD)
 
     @property
     def sides(self) -> tuple[PhysicalNode, ...]:
-        """Left and right."""
+        """The left and the right input."""
         return self.left, self.right
 
 
 @dataclass(frozen=True)
 class PhysicalUnion:
-    """All inputs as one: each has a calc that leads to the same consumer. A union has no state and computes nothing."""
+    """A union of inputs, each with its own calc for the same consumer. It has no state and computes nothing."""
 
     node: str = field(metadata=ASIDE)
     inputs: tuple[PhysicalNode, ...] = field(metadata=CHILD)
@@ -134,7 +136,7 @@ class PhysicalUnion:
 
     @property
     def calc(self) -> Calc:
-        """The calc of the first input: all inputs have the same output, key, sub-key and side."""
+        """The calc of the first input. All inputs have the same output, key, sub-key and side."""
         return self.inputs[0].calc
 
 
@@ -143,14 +145,17 @@ PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
 
 @dataclass(frozen=True)
 class PhysicalSink:
-    """The root: where the changes go.
+    """The root of a plan: the topic to which the changes are written.
 
-    `key` names the columns of the topic's key and the sink's unique key. It is empty for a retract or append topic
-    without a key. `exchange`: the changes must be shuffled by that key before they are written, because rows with one
-    key may come from several shards of the input. `fixes` are parts of the input's partition key that do not cause this
-    although the key does not name them: all rows that ever have one key have equal values there. `ordered`: the rows of
-    a batch are written in the order of their sub-key, then of their arrival. `value` and `key_record` are the schemas
-    of the topic. `format` and `connect_schema` say how rows are written.
+    - `key`: the columns of the topic's key, which are the sink's unique key. It is empty for a retract or append topic
+      without a key.
+    - `value`, `key_record`: the schemas of the topic's values and keys.
+    - `exchange`: whether changes must be shuffled by the key before they are written, because rows with the same key
+      may come from several shards of the input.
+    - `fixes`: parts of the input's partition key that need no such shuffle although the sink's key does not name them:
+      all rows that ever have the same key have equal values there.
+    - `ordered`: whether the rows of a batch are written in the order of their sub-key, then of their arrival.
+    - `format`, `connect_schema`: how rows are written.
     """
 
     name: str
@@ -170,7 +175,7 @@ class PhysicalSink:
 
     @property
     def by_seq(self) -> bool:
-        """Whether the changes come straight from a table whose rows replace each other, so a key's last change wins."""
+        """Whether changes come directly from a table whose rows replace each other, so a key's last change wins."""
         scan = self.input
         return (
             self.mode == "upsert" and isinstance(scan, PhysicalScan) and scan.source.replaces and not scan.calc.expands

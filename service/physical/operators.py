@@ -27,17 +27,16 @@ from rowkind.service.physical.time_match import TimeMatch
 
 @dataclass(frozen=True)
 class PhysicalJoin(PhysicalBinary):
-    """A stateful equi-join (or a cross join, with no key) with an optional further condition.
+    """A stateful equi-join (or a cross join, with no key) with an optional additional condition.
 
-    `condition` reads the columns of `left.calc.output` and `right.calc.output`. `schema` is the record of the rows that
-    the join emits and its calc reads: left and right concatenated, or the left row alone for the kinds that emit left
-    rows only. For "mark" and "in" the match flag follows the left row. `facts` feed side 2 of a NOT IN or an IN.
-    `on_error` says what happens to pairs on which the condition fails: unless the query fails, they do not match.
-    `near`: the bounds that the condition sets on the distance between the times of a pair. `placed`: why the join is
-    not where it is written.
-
-    `unmarked`, here and in other operators: columns of tables, such as `sales.at`, on which a watermark would evict
-    rows.
+    - `condition` reads the columns of `left.calc.output` and `right.calc.output`.
+    - `schema`: the record of the rows that the join emits and its calc reads: left and right concatenated, or the left
+      row alone for kinds that emit only left rows. For "mark" and "in", the match flag follows the left row.
+    - `facts` feed side 2 of a NOT IN or an IN.
+    - `on_error`: what happens to pairs on which the condition fails. Unless the query fails, such pairs do not match.
+    - `near`: the bounds that the condition sets on the distance between the times of a pair.
+    - `placed`: why the join is not where the user wrote it.
+    - `unmarked`, here and in other operators: table columns, such as `sales.at`, on which a watermark would evict rows.
     """
 
     kind: PhysicalJoinKind = field(metadata=fact("kind"))
@@ -53,31 +52,31 @@ class PhysicalJoin(PhysicalBinary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """Per side, when its rows are evicted by an event time; None for never."""
+        """For each side, the rule by which event time evicts its rows; None if it never does."""
         return self.left_input.closing, self.right_input.closing
 
 
 @dataclass(frozen=True)
 class PhysicalAggregate(PhysicalUnary):
-    """GROUP BY with its calls, or DISTINCT. Its calc reads rows of `aggregation.output`."""
+    """An aggregate: GROUP BY with its calls, or DISTINCT. Its calc reads rows of `aggregation.output`."""
 
     aggregation: Aggregation
     unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are evicted by an event time; None for never."""
+        """The rule by which event time evicts the input's rows; None if it never does."""
         return (self.aggregation.closing,)
 
 
 @dataclass(frozen=True)
 class RankCondition:
-    """A condition on the rows in the range of a rank, and on some of their rank numbers.
+    """A condition on the rows in a rank's range and on some of their rank numbers.
 
-    `numbers` is the record of these numbers, and `functions` says how each is computed. `bound` is a column that is an
-    upper limit for the numbers that pass, and that is equal in all rows that a partition ever has; None if there is
-    none. `on_error` says what happens to a row on which the condition fails: unless the query fails, the row is not in
-    the result.
+    `numbers` is the record of these numbers, and `functions` says how each number is computed. `bound` is a column that
+    is an upper limit for the numbers that pass and is equal in all rows that a partition ever has; None if there is no
+    such column. `on_error` says what happens to a row on which the condition fails: unless the query fails, the row is
+    not in the result.
     """
 
     expression: Expression = field(metadata=fact("condition"))
@@ -89,11 +88,12 @@ class RankCondition:
 
 @dataclass(frozen=True)
 class PhysicalRank(PhysicalUnary):
-    """The rows of a ranking.
+    """A rank, which emits the rows in the range of `ranking`.
 
-    The key of the incoming changes is the partition, their sub-key the order. `schema` is the record of the emitted
-    rows: `input.calc.output`, followed by the columns `numbers`, each with its rank function. `identity` are columns of
-    the input's record. `partition` and `order` are the SQL as written. `reason` says why the strategy was chosen.
+    The key of the incoming changes is the partition, and their sub-key is the order. `schema` is the record of the
+    emitted rows: `input.calc.output`, followed by the columns `numbers`, each with its rank function. `identity` are
+    columns of the input's record. `partition` and `order` are the user's SQL. `reason` says why the strategy was
+    chosen.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -109,16 +109,16 @@ class PhysicalRank(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are evicted by an event time; None for never."""
+        """The rule by which event time evicts the input's rows; None if it never does."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalSession(PhysicalUnary):
-    """Rows with the start of their session as the last column of `schema`, followed by its end if it `ends`.
+    """A session window, which adds columns with the start of each row's session and, if `ends` is set, with its end.
 
     The key of the incoming changes is the partition. `time` is a column of the input's record. `gap` is in
-    microseconds. `partition` and `order` are the SQL as written.
+    microseconds. `schema` is the record of the emitted rows. `partition` and `order` are the user's SQL.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -131,13 +131,13 @@ class PhysicalSession(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are evicted by an event time; None for never."""
+        """The rule by which event time evicts the input's rows; None if it never does."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class OrderMeasure:
-    """The column that orders the rows of a frame by distance, and how it sorts."""
+    """The column that determines distances in frames, and how it sorts."""
 
     column: str = field(metadata=COLUMN)
     descending: bool
@@ -146,11 +146,11 @@ class OrderMeasure:
 
 @dataclass(frozen=True)
 class PhysicalOver(PhysicalUnary):
-    """Rows with the results of window functions, the last columns of `schema`.
+    """Window functions with an order, whose results are the last columns of `schema`.
 
-    The key of the incoming changes is the partition, their sub-key the order. `partition` and `order` are what the user
-    wrote. If rows arrive in the order of their time and are never retracted, `ahead` is how long after a row's time its
-    results may still change, in microseconds; otherwise None.
+    The key of the incoming changes is the partition, and their sub-key is the order. `partition` and `order` are the
+    user's SQL. If rows arrive in the order of their time and are never retracted, `ahead` is how long after a row's
+    time its results may still change, in microseconds; otherwise it is None.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -163,21 +163,21 @@ class PhysicalOver(PhysicalUnary):
 
     @property
     def passes(self) -> bool:
-        """Whether rows are evicted by the times of later rows."""
+        """Whether rows are evicted according to the times of later rows."""
         return self.ahead is not None and all(call.frame.by_distance for call in self.calls)
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are evicted by an event time; None for never."""
+        """The rule by which event time evicts the input's rows; None if it never does."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalNormalize(PhysicalUnary):
-    """The exact changelog of an input that leaves out old rows. Rows are those of `input.calc.output`.
+    """A Normalize, which turns an input that omits old rows into an exact changelog of `input.calc.output`.
 
-    `takes_back`: expired rows are retracted. `arrivals`: a row that is written again with equal values is retracted and
-    inserted, because its arrival number differs.
+    If `takes_back` is set, expired rows are retracted. If `arrivals` is set, a row that is written again with equal
+    values is retracted and inserted, because its arrival number differs.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -193,17 +193,17 @@ class PhysicalNormalize(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are evicted by an event time; None for never."""
+        """The rule by which event time evicts the input's rows; None if it never does."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalLookup(PhysicalBinary):
-    """Each left row with the right row that is nearest in time.
+    """An as-of join or lookup, which combines each left row with the right row that is nearest in time.
 
-    Without a `match`, each left row is joined to all right rows that are present when it arrives. `pads`: a left row
-    without a match is emitted with NULLs. `match` names columns of the two inputs' records. `schema` is the record of
-    the emitted rows, left and right concatenated.
+    Without a `match`, each left row is joined to all right rows that are present when it arrives. If `pads` is set, a
+    left row without a match is emitted null-padded. `match` names columns of the two inputs' records. `schema` is the
+    record of the emitted rows, left and right concatenated.
     """
 
     left_input: PhysicalInput = field(metadata=fact("left"))
@@ -214,16 +214,17 @@ class PhysicalLookup(PhysicalBinary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """Per side, when its rows are evicted by an event time; None for never."""
+        """For each side, the rule by which event time evicts its rows; None if it never does."""
         return self.left_input.closing, self.right_input.closing
 
 
 @dataclass(frozen=True)
 class PhysicalTemporalFilter(PhysicalUnary):
-    """The rows whose time has come, by `begins`, and has not passed, by `ends`. Rows are those of `input.calc.output`.
+    """A temporal filter, whose result contains a row of `input.calc.output` from its time `begins` until `ends`.
 
-    Rows behind the watermark of `closing` are late. `most`: about how many rows are released at a time. `order` is the
-    SQL as written, if rows are released in an order. `whole`: all rows of one time are released together.
+    Rows behind the watermark of `closing` are late. `most` is approximately how many rows are released at a time.
+    `order` is the user's SQL if rows are released in an order. `whole` says that all rows with the same time are
+    released together.
     """
 
     clock: Clock = field(metadata=fact("clock"))
@@ -237,41 +238,41 @@ class PhysicalTemporalFilter(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are evicted by an event time; None for never."""
+        """The rule by which event time evicts the input's rows; None if it never does."""
         return (self.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalSingleRow(PhysicalUnary):
-    """Rows of `input.calc.output`, at most 1 after each batch. `query` is the subquery's text."""
+    """A check that `input.calc.output` has at most 1 row after each batch. `query` is the subquery's text."""
 
     state: PhysicalInput = field(metadata=fact("state"))
     query: str = field(metadata=ASIDE)
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """No row is evicted by an event time."""
+        """No rule, because event time never evicts rows."""
         return (None,)
 
 
 @dataclass(frozen=True)
 class PhysicalStamp(PhysicalUnary):
-    """Rows of `input.calc.output`, each followed by its processing time. `schema` is the record of both."""
+    """A stamp, which adds the processing time to rows of `input.calc.output`. `schema` is the record of the result."""
 
     schema: Record = field(metadata=NO_FACT)
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """The operator has no state."""
+        """No rule, because the operator has no state."""
         return (None,)
 
 
 @dataclass(frozen=True)
 class PhysicalMatch(PhysicalUnary):
-    """The matches of a pattern in the rows of each partition.
+    """A search for a pattern in the rows of each partition.
 
-    The key of the incoming changes is the partition, their sub-key the order, which begins with a time. `closing` says
-    which watermark puts the rows in order. `partition` and `order` are the SQL as written.
+    The key of the incoming changes is the partition, and their sub-key is the order, which begins with a time.
+    `closing` says which watermark puts the rows in order. `partition` and `order` are the user's SQL.
     """
 
     matching: Matching
@@ -282,5 +283,5 @@ class PhysicalMatch(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are evicted by an event time; None for never."""
+        """The rule by which event time evicts the input's rows; None if it never does."""
         return (self.closing,)

@@ -13,10 +13,11 @@ from rowkind.operators.over.framing import Frame, OverFunction
 class WindowCall:
     """One window function over columns of its input, in the logical and the physical plan.
 
-    `arguments` is empty for COUNT(*) and for rank numbers. A second argument is the default of LAG and LEAD. A row
-    counts if the column `filter` is true. `nth` is the position in the frame that NTH_VALUE takes, the offset of LAG,
-    or the number of buckets of NTILE. `skips`: rows without a value are passed over, and LAG goes back `nth` of the
-    other rows. `tries`: a result that does not fit its type is NULL.
+    - `arguments`: empty for COUNT(*) and for rank numbers. The second argument is the default of LAG and LEAD.
+    - `filter`: a boolean column. A row counts if the column is true.
+    - `nth`: the position in the frame for NTH_VALUE, the offset for LAG, or the number of buckets for NTILE.
+    - `skips`: whether rows without a value are skipped. LAG then goes back by `nth` of the remaining rows.
+    - `tries`: whether a result that does not fit its type is NULL instead of an error.
     """
 
     function: OverFunction
@@ -39,7 +40,7 @@ class WindowCall:
         return (*self.arguments, *([self.filter] if self.filter is not None else []))
 
     def named(self, name: str, text: str) -> PhysicalWindowCall:
-        """Return the call for the physical plan."""
+        """Return the call of the physical plan, with the name of its result and its SQL text."""
         plain = {each.name: getattr(self, each.name) for each in fields(WindowCall)}
         return PhysicalWindowCall(**plain, name=name, text=text)
 

@@ -1,4 +1,4 @@
-"""A table of the job as the plan and the readers know it, in plain frozen values that pickle."""
+"""Tables of the job in the form that plans and readers use, as plain, frozen, picklable values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rowkind.service.physical.row_kind import DEFAULT_HEADER, RowKindHeader
 TopicFormat = Literal["avro", "plain_avro", "json"]
 KeyFormatName = Literal["string", "long", "json", "avro"]
 OnExpire = Literal["forget", "retract"]
-"""What happens to a row when its TTL is over: it is dropped silently, or retracted with everything derived from it."""
+"""The handling of an expired row: it is dropped silently, or retracted together with everything derived from it."""
 
 OnBadUpdate = Literal["keep", "retract", "null"]
-"""What happens to a row when its update is a dead letter: it is kept or retracted, or the bad columns are NULL."""
+"""The handling of a row whose update is a dead letter: it is kept or retracted, or the bad columns become NULL."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading of a topic starts if there is no checkpoint.
+    """The position at which the reading of a topic starts if there is no checkpoint.
 
     - `on_lost`: where reading resumes if retention has deleted the checkpoint's offset.
-    - `on_recreated`: what the query does if the topic was deleted and created again: it fails or starts from nothing.
+    - `on_recreated`: what the query does if the topic was deleted and created again: it fails or starts from scratch.
     """
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
@@ -38,12 +38,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Watermark:
-    """The time up to which rows of a table may still arrive: the highest `time` seen less `delay_us` microseconds.
+    """A table's watermark: the highest `time` seen minus `delay_us` microseconds.
 
-    `of` is the row time that the watermark is about: `time` itself, or `time` without the delay that `time` subtracts.
-    A partition that has received nothing for `idle_ms` of batch time does not hold the watermark back. `late` says what
-    happens to rows that arrive too late for everything that they could change. State is kept `allowed_ms` longer than
-    the watermark requires, and rows that are late by no more than that are accepted.
+    No more rows with times before the watermark are expected.
+
+    `of` is the row's own time: `time` itself, or `time` without the delay that `time` subtracts. A partition that has
+    received nothing for `idle_ms` of batch time does not hold back the watermark. `late` says what happens to rows that
+    arrive too late to change any result. State is kept `allowed_ms` longer than the watermark requires, and rows that
+    are late by no more than that are accepted.
     """
 
     time: Expression
@@ -55,33 +57,33 @@ class Watermark:
 
     @property
     def subject(self) -> str:
-        """The column or the expression that the watermark is on."""
+        """The column or expression on which the watermark is declared."""
         return self.of.column or self.of.text
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of the job as the plan and the readers know it. All declared properties of a table are here.
+    """A table of the job in the form that plans and readers use, with all its declared properties.
 
-    - `declared`: the table as the user (or the registry) declared it, with the primary key NOT NULL. Values are
-      resolved from their writer's schema to it.
+    - `declared`: the table's record as the user (or the registry) declared it, with the primary key NOT NULL. Values
+      are resolved from their writer's schema to this record.
     - `written`: the same for plain Avro, whose schema may have a nullable primary key; None in other formats.
-    - `format`: how keys and values of the topic are read (`service.kafka.formats`). `debezium`: values are envelopes.
-      In upsert mode only the new rows in them count, and of the old rows the primary key.
-    - `mode`: in upsert mode a null value is a delete. Its row has the primary key's columns from the Kafka key and NULL
-      in all others.
-    - `ttl_ms`: the table's own TTL, None for the job's. `on_expire`: what happens to an expired row; None for the
-      job's.
-    - `watermark`: the time up to which its rows may still arrive; None if the table has no watermark.
-    - `key_format`: the format of keys if it differs from that of values.
-    - `units`: for date, time and timestamp columns, the unit of numbers whose schema does not name one.
-    - `record`: the full name of the record type of its rows, if the job names it. Records of other types are skipped.
+    - `format`: how keys and values of the topic are read (`service.kafka.formats`). `debezium`: whether values are
+      envelopes. In upsert mode, only the new rows in the envelopes count, and the primary keys of the old rows.
+    - `mode`: the changelog mode. In upsert mode, a null value is a delete. Its row has the primary key's columns from
+      the Kafka key and NULL in all other columns.
+    - `ttl_ms`: the table's own TTL; None if the job's TTL applies. `on_expire`: what happens to an expired row; None if
+      the job's setting applies.
+    - `watermark`: the table's watermark; None if it has none.
+    - `key_format`: the format of keys if it differs from the format of values.
+    - `units`: for date, time and timestamp columns, the unit of numbers whose schema does not specify one.
+    - `record`: the full name of the record type of the rows, if the job names it. Records of other types are skipped.
     - `known_as`: the name of that type in the registry. Records of other types are refused.
-    - `exact`: the producer's promise that every retraction is of a row that was sent, that every update has its -U, and
-      that the changes of one key arrive in order.
-    - `unavailable`: the text that stands for a value unknown to Debezium, None for none.
+    - `exact`: whether the producer promises that every retraction matches a row that was sent, that every update has
+      its -U, and that changes with the same key arrive in order.
+    - `unavailable`: the text by which Debezium marks a value that it does not know; None if there is no such text.
     - `on_bad_update`: what happens to the row of a key when its update is a dead letter (`service.kafka.bad_updates`).
-    - `truncates`: a truncation retracts all its rows. It needs a primary key.
+    - `truncates`: whether a truncation retracts all rows. It requires a primary key.
     """
 
     table: str
@@ -108,12 +110,12 @@ class SourceTable:
 
     @property
     def replaces(self) -> bool:
-        """Whether a change may replace a row, by the primary key, without retracting it first."""
+        """Whether a change may replace the row with the same primary key without retracting it first."""
         return bool(self.primary_key) and self.mode != "append"
 
     @property
     def may_retract_unsent(self) -> bool:
-        """Whether a retraction may be of a row that was never sent."""
+        """Whether a retraction may refer to a row that was never sent."""
         return self.mode == "retract" and not self.exact
 
     @property
@@ -123,11 +125,11 @@ class SourceTable:
 
     @property
     def key(self) -> Record:
-        """The primary key's columns. In upsert mode the Kafka key is resolved to them."""
+        """The record with the primary key's columns. In upsert mode, the Kafka key is resolved to it."""
         return self.declared.select(self.primary_key)
 
     def leaves_out(self, writer: Record) -> bool:
-        """Whether records of this type are not the table's, according to the job's `record`."""
+        """Return whether the job's `record` excludes records of this type from the table."""
         return self.record is not None and not _same_name(writer.name, self.record)
 
     def stranger(self, writer: Record) -> str | None:
@@ -161,7 +163,7 @@ _ONE_TYPE = (
 
 
 def _same_name(one: str, other: str) -> bool:
-    """Whether two names of record types are equal. Namespaces are compared only if both names have one."""
+    """Return whether two record type names are equal. Namespaces are compared only if both names have one."""
     if "." in one and "." in other:
         return one == other
     return one.rpartition(".")[2] == other.rpartition(".")[2]

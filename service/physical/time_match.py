@@ -1,4 +1,4 @@
-"""How the times of two matching rows compare."""
+"""The comparison of times in an as-of join."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Comparison = Literal[">=", ">", "<=", "<"]
 
 @dataclass(frozen=True)
 class TimeMatch:
-    """`left` compares with `right`, time columns of the two sides. Of the right rows, the nearest counts.
+    """The comparison of `left` with `right`, the time columns of the two sides. The nearest right row matches.
 
-    `versions`: the right side is a table with a key, whose rows are versions in the order in which they were sent.
+    `versions` says that the right side is a table with a key, whose rows are versions in the order in which they were
+    sent.
     """
 
     left: str = field(metadata=COLUMN)
@@ -24,5 +25,5 @@ class TimeMatch:
 
     @property
     def looks_back(self) -> bool:
-        """Whether the preceding right row counts, and not the next one."""
+        """Whether a left row matches the preceding right row instead of the next one."""
         return self.comparison in (">=", ">")

@@ -1,4 +1,4 @@
-"""Walks over a physical plan: the inputs of its nodes, their levels and their clocks."""
+"""Functions that traverse a physical plan and return its nodes' inputs, levels and clocks."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def level(node: PhysicalScan | PhysicalOperator) -> int:
 
 
 def fused(node: PhysicalScan | PhysicalOperator) -> bool:
-    """Whether a node runs in its consumer's stage."""
+    """Return whether a node runs in its consumer's stage."""
     return not isinstance(node, PhysicalScan) and node.fused
 
 
 def remade_inputs(node: PhysicalNode) -> Iterator[tuple[str, PhysicalJoin]]:
-    """Yield the inputs of a join whose rows are not stored but recomputed, each with the name its state would have."""
+    """Yield a join's inputs whose rows are recomputed instead of stored, each with the name its state would have."""
     if isinstance(node, PhysicalJoin):
         sides = ("left", node.left, node.left_input), ("right", node.right, node.right_input)
         yield from ((name, below) for name, below, chosen in sides if chosen.remade and isinstance(below, PhysicalJoin))
 
 
 def clock(node: PhysicalOperator) -> Clock | None:
-    """Return the clock of an operator whose rows change as time alone passes; None if it only uses the batch's time."""
+    """Return the clock by which an operator's rows change as time passes; None if it only uses the batch time."""
     if isinstance(node, PhysicalTemporalFilter):
         return node.clock
     if isinstance(node, PhysicalNormalize) and node.takes_back:

@@ -1,4 +1,8 @@
-"""Calcs: the filters, projections and expands above a scan or operator, with the output key, merged into one step."""
+"""Construction of calcs.
+
+A calc merges the filters, projections and expands above a scan or operator into one step, which also computes the
+output key.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +27,17 @@ from rowkind.service.plan.scalar.scalars import Columns, compile_cast, compile_c
 
 @dataclass(frozen=True)
 class Edge:
-    """The requirements of a node's consumer on the node's calc. All names and expressions refer to the node's columns.
+    """A consumer's requirements for a node's calc. All names and expressions refer to the node's columns.
 
-    - `types`: the carried columns, with the types that the consumer expects.
-    - `key`: the expressions of the key, the type as which each is compared, and whether NULL equals NULL in it.
-    - `sub_key`: the columns of the sub-key; for each, whether it sorts descending and whether NULLs come first.
+    - `types`: the columns to carry, with the types that the consumer expects.
+    - `key`: the key expressions; for each, the type in which it is compared and whether NULL equals NULL.
+    - `sub_key`: the sub-key columns; for each, whether it sorts in descending order and whether NULLs come first.
     - `refreshes`: whether the consumer or an operator downstream has a TTL.
-    - `salt`: set if the rows of one key are spread over several shards.
-    - `apart`: how many of the last parts of the key do not affect the shard.
-    - `arrival`: the column with the arrival numbers of the rows; None if the rows keep the numbers that they have.
-    - `rewrites`: a row that is retracted and inserted again with equal values is not dropped.
-    - `times_deletes`: deletes by key carry a time.
+    - `salt`: set if rows with the same key are spread over several shards.
+    - `apart`: the number of trailing key parts that do not affect the shard.
+    - `arrival`: the column with the rows' arrival numbers; None if rows keep their existing numbers.
+    - `rewrites`: whether a retraction followed by an insertion of an equal row is passed on instead of dropped.
+    - `times_deletes`: whether deletes by key carry a time.
     """
 
     types: Mapping[str, Type]
@@ -54,12 +58,12 @@ class Edge:
 
     @property
     def decisive(self) -> tuple[tuple[exp.Expr, Type], ...]:
-        """The parts of the key that choose the shard, each with its type."""
+        """The key parts that choose the shard, each with its type."""
         return tuple((part, type_) for part, type_, _ in self.key[: len(self.key) - self.apart])
 
 
 def calc(top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
-    """Return the calc of a scan or operator, merged from its filters, projections and expands up to `top`."""
+    """Return the calc of a scan or operator, which merges the filters, projections and expands up to `top`."""
     conditions, meanings = _merged(top, below)
     keys = tuple(substitute(part, meanings) for part, *_ in edge.key)
     arrival = () if edge.arrival is None else (edge.arrival,)
@@ -94,7 +98,7 @@ def calc(top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: s
 
 
 def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> RankCondition | None:
-    """Return the condition of a rank over its rows, which have the record `row`; None if the rank has no condition."""
+    """Compile a rank's condition over rows with the record `row`. Return None if the rank has no condition."""
     numbers = record_of("Row", dict.fromkeys(rank.asked, types.INT))
     both = {each.name: (each.name, each.type) for each in row.concat(numbers).fields}
     condition = compile_condition(rank.condition, both)
@@ -104,14 +108,14 @@ def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> RankCon
 
 
 def _output(value: exp.Expr, below: Columns, type_: Type) -> Expression:
-    """Compile an output column. It is NOT NULL if the conditions exclude NULL, even if its expression may fail."""
+    """Compile an output column. The column is NOT NULL if the filters exclude NULL, even if its expression may fail."""
     found = compile_scalar(value, below)
     return found if type_.nullable or not found.type.nullable else replace(found, type=found.type.required)
 
 
 def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> Expression:
     plain = compile_scalar(part, below)
-    # Equal values of one family have equal key bytes. A cast is needed only for decimals and between families.
+    # Equal values of the same type family have equal key bytes. Only decimals and different families need a cast.
     families = types.family(plain.type), types.family(type_)
     if edge.key_record is not None or (families[0] == families[1] and families[0] != "decimal"):
         return plain
@@ -119,9 +123,9 @@ def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> Expres
 
 
 def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tuple[tuple[Expand, ...], Columns]:
-    """Return the expands below, and the columns that the last of them emits; without an expand, the columns below.
+    """Return the expands below `node` and the columns that the last expand emits.
 
-    `asked` are the expressions that read these columns.
+    If there is no expand, the columns are those of `below`. `asked` are the expressions that read the columns.
     """
     last = node
     while isinstance(last, LogicalFilter | LogicalProject):
@@ -152,7 +156,7 @@ def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tu
 
 
 def _merged(node: LogicalNode, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str, exp.Expr]]:
-    """Return the conditions above a scan, operator or expand, and the top columns as expressions over its columns."""
+    """Return the conditions and the columns of `node`, as expressions over the nearest scan, operator or expand."""
     match node:
         case LogicalExpand():
             return [], {name: resolved(name) for name in columns(node)}
@@ -167,7 +171,7 @@ def _merged(node: LogicalNode, below: Columns) -> tuple[Sequence[exp.Expr], Mapp
 
 
 def record_of(name: str, fields: Mapping[str, Type]) -> Record:
-    """Return the record of an edge. Columns that may be NULL have the default NULL."""
+    """Return a record with these columns. Nullable columns default to NULL."""
     return Record(
         name, tuple(Field(column, type_, "null" if type_.nullable else None) for column, type_ in fields.items())
     )

@@ -1,4 +1,4 @@
-"""Parts of logical nodes: calls over several rows, conditions of row patterns, and equal keys of joins."""
+"""Parts of logical nodes: calls over several rows, pattern conditions, and join keys."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rowkind.service.physical.over_call import WindowCall
 
 @dataclass(frozen=True)
 class LogicalAggregateCall(AggregateCall):
-    """An aggregate call and its place in the SQL."""
+    """An aggregate call with its position in the SQL."""
 
     at: exp.Expr = field(kw_only=True, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class LogicalWindowCall(WindowCall):
-    """A window call and the place of its window in the SQL."""
+    """A window call with the position of its window in the SQL."""
 
     at: exp.Expr = field(kw_only=True, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class LogicalDefine:
-    """The condition of a pattern variable, over columns of a row and results of calls on the match so far.
+    """The condition of a pattern variable, over the columns of a row and the results of calls on the match so far.
 
-    `text` is the condition as written.
+    `text` is the condition as the user wrote it.
     """
 
     text: str = field(metadata=ASIDE)
@@ -41,7 +41,7 @@ class LogicalDefine:
 
 @dataclass(frozen=True)
 class EqualKey:
-    """One `left = right` of a join, compared as `type`; `null_safe` for IS NOT DISTINCT FROM."""
+    """An equality `left = right` in a join, compared as `type`. `null_safe` is set for IS NOT DISTINCT FROM."""
 
     left: exp.Expr
     right: exp.Expr

@@ -1,4 +1,4 @@
-"""The columns of logical nodes and their types, above all whether a column may be NULL."""
+"""The columns of logical nodes with their types, including whether each column may be NULL."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def columns(node: LogicalNode) -> dict[str, Type]:
 
 
 def _above(node: LogicalCalc, below: dict[str, Type], *, passed: bool) -> dict[str, Type]:
-    """Return the columns of a calc over the columns `below`; `passed`: the rows have passed the filters."""
+    """Return the columns of a calc over the columns `below`. If `passed` is set, all rows satisfy the filters."""
     match node:
         case LogicalFilter():
             return _without_null(below, node.conjuncts) if passed else below
@@ -69,10 +69,10 @@ def _united(every: Sequence[dict[str, Type]]) -> dict[str, Type]:
 
 
 def kept(side: LogicalInput) -> dict[str, Type]:
-    """Return the columns of the rows that an operator has received from one side.
+    """Return the columns of the rows that an operator stores for one of its inputs.
 
-    These rows satisfy all filters below. The output of an upsert scan need not (see `columns`): a delete may stand for
-    a row that no longer does.
+    Stored rows satisfy all filters below the operator. `columns` cannot assume the same for an upsert scan, because a
+    delete may represent a row that no longer satisfies them.
     """
     return _passed(side.input)
 
@@ -85,7 +85,7 @@ def _passed(node: LogicalNode) -> dict[str, Type]:
 
 
 def parts_of(type_: Type, *, inline: bool) -> tuple[Field, ...]:
-    """Return the parts of an element of an array or a map, under the names that Spark gives them."""
+    """Return the parts of an array or map element, with the names that Spark gives them."""
     element = type_.element
     if type_.kind == "map":
         return Field("key", STRING), Field("value", element)
@@ -109,7 +109,7 @@ def _replaces(node: LogicalNode) -> bool:
 
 
 def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
-    """Return the columns of the rows for which all conditions are true."""
+    """Return the columns of rows that satisfy all conditions: a column is NOT NULL if a condition excludes NULL."""
     conditions = tuple(conditions)
     return {
         name: type_.required if type_.nullable and any(rejects(each, {name}) for each in conditions) else type_
@@ -122,7 +122,7 @@ def _conditions(node: LogicalNode) -> tuple[exp.Expr, ...]:
 
 
 def _computed(node: LogicalProject, below: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
-    """Return the types of the outputs. A condition on an output has moved below, onto its expression."""
+    """Return a projection's columns. `conditions` are filters on its outputs that were pushed down onto expressions."""
     named = by_name(below)
     found = {name: type_of(output, named) for name, output in node.outputs.items()}
     return {
@@ -134,7 +134,7 @@ def _computed(node: LogicalProject, below: dict[str, Type], conditions: Iterable
 
 
 def _rejects_null(condition: exp.Expr, value: exp.Expr) -> bool:
-    """Whether a condition is never true for a row in which an expression is NULL."""
+    """Return whether a condition is never true for a row in which the expression `value` is NULL."""
     if isinstance(value, exp.Column):
         return False
     told = condition.transform(lambda each: resolved("#") if each.unnest() == value else each)
@@ -166,5 +166,5 @@ def _looked_up(node: LogicalLookup) -> dict[str, Type]:
 
 
 def by_name(types: Mapping[str, Type]) -> Columns:
-    """Return columns in the form that `scalars` expects, under their names in the plan."""
+    """Return the columns in the form that `scalars` expects, keyed by their names in the plan."""
     return {name: (name, type_) for name, type_ in types.items()}

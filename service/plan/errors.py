@@ -1,8 +1,8 @@
-"""Errors of the planner.
+"""Planning errors.
 
-PlanError      the message for the user: file, line, sink, place in the SQL, reason, and what to write instead
+PlanError      an error for the user: file, line, sink, position in the SQL, reason, and what to write instead
 QueriesError   the errors of several queries
-Refusal        the same inside the passes, which know the place only as a node of the parsed SQL
+Refusal        an error inside a pass, which knows the position only as a node of the parsed SQL
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD = "word"
 
 
 class Refusal(Exception):  # noqa: N818 -- the name says what it is
-    """A query that is rejected, with the piece of SQL that is the reason, or else the field of the sink."""
+    """The rejection of a query, with the part of the SQL that caused it, or else the field of the job file."""
 
     def __init__(self, text: str, at: exp.Expr | None = None, field: str = "sql") -> None:
         self.text = text
@@ -31,9 +31,9 @@ class Refusal(Exception):  # noqa: N818 -- the name says what it is
 
 
 class PlanError(RowkindError):
-    """A query that cannot be kept up to date as written. The message fits on a screen and says what to change.
+    """A query that Rowkind cannot run as written. The message fits on a screen and says what to change.
 
-    `span` is the part of `sql` that is the reason, if there is one.
+    `span` is the part of `sql` that caused the error; None if the error concerns no particular part.
     """
 
     exit_code = REFUSED
@@ -50,7 +50,7 @@ class PlanError(RowkindError):
 
 
 class QueriesError(PlanError):
-    """The errors of several queries, each with its own message, raised as a PlanError of the first one."""
+    """The errors of several queries: the PlanError of the first query, with the messages of all in its text."""
 
     def __init__(self, errors: Sequence[PlanError]) -> None:
         first = errors[0]
@@ -64,14 +64,14 @@ class QueriesError(PlanError):
 
 @dataclass(frozen=True)
 class SqlSpan:
-    """A range of one SQL text, from the first to the last character, both included."""
+    """A range of characters in an SQL text. `first` and `last` are inclusive."""
 
     origin: str
     first: int
     last: int
 
     def show(self, sql: str) -> str:
-        """Return `line 2, column 5`, then the line of SQL with carets below the range."""
+        """Return the position, such as `line 2, column 5`, followed by that line of SQL with carets under the range."""
         begin = sql.rfind("\n", 0, self.first) + 1
         end = sql.find("\n", begin)
         line = sql[begin : end if end >= 0 else len(sql)]
@@ -86,7 +86,7 @@ class SqlSpan:
 
 
 def mark(tree: exp.Expr, origin: str, sql: str) -> exp.Expr:
-    """Record on every node of a parsed text which text it comes from, and its first word."""
+    """Record the origin and the first word of every node of a parsed SQL text, and return the tree."""
     _place_hints(tree, sql)
     for node in tree.walk():
         if "start" in node.meta:
@@ -96,7 +96,7 @@ def mark(tree: exp.Expr, origin: str, sql: str) -> exp.Expr:
 
 
 def _place_hints(tree: exp.Expr, sql: str) -> None:
-    """Correct the places of hints, which the parser counts from the beginning of each comment."""
+    """Correct the positions of hints, which the parser counts from the start of each comment."""
     hints = list(tree.find_all(exp.Hint))
     tokens = (
         [token for token in sqlglot.tokenize(sql, read="spark") if token.token_type.name == "HINT"] if hints else []
@@ -120,12 +120,12 @@ def word(node: exp.Func) -> str:
 
 
 def written(node: exp.Expr) -> str:
-    """Return the first word of a piece of parsed SQL as the user wrote it; empty if the user did not write it."""
+    """Return a node's first word as the user wrote it; an empty string if the node is not in the user's SQL."""
     return str(node.meta.get(_WORD) or "")
 
 
 def span(node: exp.Expr) -> SqlSpan | None:
-    """Return the range of a piece of SQL, from its first to its last word that has a place; None if none has."""
+    """Return a node's range in the SQL, from its first to its last word with a known position; None if it has none."""
     found = [each.meta for each in node.walk() if _ORIGIN in each.meta]
     if not found:
         return None

@@ -1,11 +1,11 @@
 """The fingerprint of a plan: the facts that a checkpoint's state depends on.
 
-It prevents a changed query from running over the state of another. A fingerprint is a flat mapping of readable facts:
-for each node, the layout, keys and schemas that decide which bytes go into which shard. Two plans with equal
-fingerprints may share a checkpoint. Names, comments, filters below the state and anything above the last operator may
-change freely as long as no fact changes.
+The fingerprint prevents a changed query from reading state that a different query wrote. It is a flat mapping of
+readable facts: for each node, the layout, keys and schemas that decide which bytes go into which shard. Two plans with
+equal fingerprints may share a checkpoint. Names, comments, filters below the state and anything above the last operator
+may change freely, as long as no fact changes.
 
-The facts come from one walk over the fields of the nodes and their calcs. A field counts unless its declaration says
+The facts are collected from the fields of the nodes and their calcs. Every field counts unless its declaration says
 that state does not depend on it (`operators.field_roles`). The names and texts of facts are part of the checkpoint
 format.
 """
@@ -45,12 +45,12 @@ Fingerprint = dict[str, str]
 
 
 def fingerprint(sink: PhysicalSink) -> Fingerprint:
-    """Return the facts of `sink`, by `<node>.<fact>`."""
+    """Return the facts of the plan of `sink`, keyed by `<node>.<fact>`."""
     facts = {
         "sink.topic": sink.topic,
         "sink.mode": sink.mode,
         "sink.key": _text(sink.key) or "none",
-        # If a batch was written only in part, the remaining tasks complete it: each row must be in the same task again.
+        # The remaining tasks complete a batch that was only partly written, so each row must be in the same task again.
         "sink.rows": "shuffled by key" if sink.exchange else "from where they are",
     }
     for node in walk(sink):
@@ -59,7 +59,7 @@ def fingerprint(sink: PhysicalSink) -> Fingerprint:
 
 
 def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """Return one line per fact that differs, with both values; for lists, only the items that the other value lacks."""
+    """Return one line per fact that differs, with both values. Lists show only the items that the other value lacks."""
     return [
         f"{fact}: {' -> '.join(_apart(before.get(fact, 'absent'), after.get(fact, 'absent')))}"
         for fact in sorted(before.keys() | after.keys())
@@ -68,12 +68,12 @@ def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
 
 
 def _first_policy(fact: str, before: Fingerprint) -> bool:
-    """Whether the fact is an error policy that the checkpoint does not have yet: so far no row has failed."""
+    """Return whether the fact is an error policy that the checkpoint does not record: no row has failed so far."""
     return fact.endswith(".on_error") and fact not in before
 
 
 def _apart(*values: str) -> list[str]:
-    """Return two values without the parts that they share; in full if only the order of their parts differs."""
+    """Return two values without the parts that they share. If only the order differs, return both values in full."""
     first, second = (value.split(", ") for value in values)
     only = [[part for part in first if part not in second], [part for part in second if part not in first]]
     return [", ".join(parts) or "none" for parts in only] if any(only) else list(values)
@@ -92,7 +92,7 @@ def _stage(*, fused: bool) -> Fingerprint:
 
 
 def _facts(value: Any) -> Fingerprint:
-    """Return the facts of a value's fields, and the facts that combine several fields."""
+    """Return the facts about a value's fields, including facts that combine several fields."""
     facts, known = {}, _together(value)
     for each in fields(value):
         name, says, empty = each.metadata.get(FACT) or ("", "", "")
@@ -104,13 +104,13 @@ def _facts(value: Any) -> Fingerprint:
 
 
 def _counts(of: Field[Any], value: Any) -> bool:
-    """Whether a field without a fact name counts. A field at its default does not: older checkpoints omit it."""
+    """Return whether a field without a fact name counts. Default values do not, because older checkpoints omit them."""
     default = of.default_factory() if of.default_factory is not MISSING else of.default
     return FACT not in of.metadata and of.metadata.get(ROLE) not in ("aside", "child") and value != default
 
 
 def _fact(name: str, value: Any, says: str, empty: str) -> Fingerprint:
-    """Return the facts of a field; if its value has named facts of its own, return those."""
+    """Return the facts about a field. If its value has named facts of its own, return those."""
     match value:
         case SourceTable():
             return {"topic": value.topic, "mode": value.mode}
@@ -148,37 +148,37 @@ def _together(value: Any) -> Fingerprint:
 
 
 def _met(node: PhysicalLookup) -> str:
-    """Return how a lookup finds the right rows of a left row."""
+    """Return how a lookup finds the right rows for a left row."""
     if node.match is None:
         return "arrival" + ", what is met as a list" * (node.left.traits.mode != "append" or node.calc.refreshes)
     return f"{node.match.left} {node.match.comparison} {node.match.right}" + " of versions" * node.match.versions
 
 
 def _defines(matching: Matching) -> Iterator[tuple[str, str]]:
-    """Yield the conditions of a pattern's variables."""
+    """Yield the facts about the conditions of a pattern's variables."""
     for name, each in zip(matching.sought.names, matching.conditions, strict=True):
         yield f"define {name}", "always" if each is None else _text(each)
         yield from () if each is None else _functions([each.condition], of=f"{name}'s ").items()
 
 
 def _digest(node: PhysicalNode) -> Fingerprint:
-    """Return the columns of the row digest, if the rows of a scan are distinguished by one."""
+    """Return the columns that a scan's row digest covers, if the scan emits a row digest."""
     if not isinstance(node, PhysicalScan) or all(each.column != ROW_DIGEST for each in node.calc.columns):
         return {}
     return {"digest": ", ".join(map(_text, node.calc.input.fields))}
 
 
 def _functions(expressions: Iterable[Expression], of: str = "") -> Fingerprint:
-    """Return which functions of the job are called, and texts that identify their code."""
+    """Return the job functions that are called, with texts that identify their code."""
     called_ = dict.fromkeys(function for each in expressions for function in each.functions)
     return {f"{of}functions": ", ".join(map(called, called_))} if called_ else {}
 
 
 class _FactWalk(Walk):
-    """Texts of values as checkpoints store them, on one line."""
+    """A walk that writes values on one line, in the form that checkpoints store."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return a value as a string, with these names for its columns."""
+        """Return a value as text, with its columns replaced by the texts in `names`."""
         rule = rule_for(value, _TEXTS)
         return super().value(value, names) if rule is None else rule(value)
 
@@ -195,7 +195,7 @@ def _kept(time: ColumnTime | None) -> str:
 
 
 def _input(side: PhysicalInput) -> str:
-    # The TTL is left out: it may be changed at any time, and rows then expire by the new one.
+    # The TTL is omitted: it may change at any time, and rows then expire according to the new TTL.
     if side.remade:
         return "made anew of the join below"
     how = f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"
@@ -248,7 +248,7 @@ def _called_column(column: CalledColumn) -> str:
 
 
 def _on_error(node: PhysicalNode) -> Fingerprint:
-    """Return the error policy, if an expression of the calc or a result of the node's calls may fail."""
+    """Return the error policy if an expression in the node's calc or one of its calls may fail."""
     calc = node.calc
     computes = bool(calc.expands) or any(each.column is None for each in calc.expressions)
     if calc.on_error == "fail" or not (computes or any(call.fallible for call in _calls(node))):
@@ -263,7 +263,7 @@ def _calls(node: PhysicalNode) -> Sequence[PhysicalAggregateCall | PhysicalWindo
 
 
 _SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, PhysicalAggregateCall, PhysicalWindowCall, CalledColumn), "; ")
-"""Separators between values of these types; other values are separated by commas."""
+"""The separators between values of these types; values of other types are separated by commas."""
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     str: str,
@@ -285,4 +285,4 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     CalledColumn: _called_column,
     DefinedVariable: lambda each: f"{each.condition.text}{f' of {_text(each.calls)}' if each.calls else ''}",
 }
-"""How values of these types are written; `Walk` writes all others."""
+"""Functions that write values of these types; `Walk` writes values of all other types."""

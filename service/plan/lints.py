@@ -1,7 +1,7 @@
-"""Lints: parts of a query that probably mean something else than intended, for `rowkind check` to report.
+"""Lints: parts of a query that probably do not mean what their author intended. `rowkind check` reports them.
 
-The query is planned all the same. There is one lint: text in double quotes, which other systems read as a name, if a
-column has this name.
+A lint does not prevent planning. There is one lint: text in double quotes that equals the name of a column. Other
+systems would read such text as the column.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rowkind.service.plan.pipeline import place, texts
 from rowkind.service.plan.sql.parse import parse
 
 _STANDS = (exp.Predicate, exp.Select, exp.Alias, exp.Group, exp.Ordered, exp.AggFunc, exp.Window, exp.Connector)
-"""Parents under which a string literal may be meant as a column. In other functions it may be a field name."""
+"""Parent nodes under which a string literal may be meant as a column. In other functions it may be a field name."""
 
 
 def lints(job: Job) -> Iterator[str]:
-    """Yield each lint with its place. Raises PlanError or JobError for a job that cannot be planned anyway."""
+    """Yield each lint with its position. Raises PlanError or JobError if the job cannot be planned at all."""
     trees = {origin: parse(sql, origin, place(job, origin)) for origin, sql in texts(job).items()}
     views = {name: tuple(_names(trees[f"views.{name}"])) for name in job.views}
     columns = {name: declared(job, name).names for name in job.tables}
@@ -33,20 +33,20 @@ def lints(job: Job) -> Iterator[str]:
             if (column := known.get(text.name.lower())) is not None and (at := span(text)) is not None:
                 sql = texts(job)[origin]
                 yield (
-                    f'{place(job, origin)}: "{text.name}" is text, because double quotes are for text in '
-                    f"Spark, and there is a column {column}: write {column} for the column, or '{text.name}' "
+                    f'{place(job, origin)}: "{text.name}" is text, because Spark reads double quotes as text, '
+                    f"but there is a column {column}: write {column} for the column, or '{text.name}' "
                     f"for text, {at.show(sql)}"
                 )
 
 
 def _known(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Return the columns that a query may refer to, by name in lower case: those of tables, views and inner queries."""
+    """Return the columns of tables, views and inner queries that a query may refer to, keyed by lowercase name."""
     read = [name for table in tree.find_all(exp.Table) for name in columns.get(table.name.lower(), ())]
     inner = [name for query in tree.find_all(exp.Query) if query is not tree for name in _names(query)]
     return {name.lower(): name for name in (*read, *inner)}
 
 
 def _names(query: exp.Expr) -> Iterator[str]:
-    """Yield the column names of a query, except those that a star stands for."""
+    """Yield a query's column names, except those that `*` expands to."""
     if isinstance(query, exp.Query):
         yield from (name for name in query.named_selects if name != "*")

@@ -1,4 +1,4 @@
-"""The operators of a plan: how each becomes physical, and how explain describes it. One line each."""
+"""The table of plan operators: how each is translated to a physical node, and how `explain` describes it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rowkind.service.plan.translate import aggregates, joins, lookups, matches, 
 
 @dataclass(frozen=True)
 class PlannedOperator:
-    """An operator: its logical and physical node, the functions that translate and describe it, and its kinds."""
+    """An operator's logical and physical nodes, the functions that translate and describe it, and its step kinds."""
 
     logical: type[LogicalNode]
     physical: type[PhysicalOperator]
@@ -73,7 +73,7 @@ OPERATORS = (
     ),
 )
 KINDS = ("sink", "scan", "union", *(kind for each in OPERATORS for kind in each.kinds))
-"""The kinds of steps in an explained plan."""
+"""All kinds of steps that an explained plan can contain."""
 TRANSLATIONS: Mapping[type[LogicalNode], Callable[..., PhysicalOperator]] = {
     each.logical: each.translate for each in OPERATORS
 }

@@ -1,14 +1,14 @@
 """The passes over a logical plan, in five phases.
 
-    rewrite           the meaning of the SQL in the simplest algebra
-    time              which rows wait for a watermark, and which rows are final
-    keys and state    exact inputs, rank strategies, layouts, TTLs, and when state is dropped
-    prune and share   the columns that are read, equal operators, and state that an operator below already keeps
-    check             the rules that a plan must satisfy: errors with their places
+    rewrite           express the query in the simplest algebra
+    time              decide which rows wait for a watermark and which rows are final
+    keys and state    make inputs exact, choose rank strategies, layouts and TTLs, and decide when state is dropped
+    prune and share   remove unread columns, merge equal operators, and reuse state that an operator below keeps
+    check             enforce the rules that a plan must satisfy, and report errors with their positions
 
-A phase assumes what earlier phases ensure. tests/plan/test_phases.py runs each phase on the plans that the phases
-before it make of all cases, and checks what the phase `ensures`. A phase runs only once: run again, it might rewrite
-its own output.
+A phase assumes the properties that earlier phases ensure. For every planner case, tests/plan/test_phases.py runs the
+phases in order and checks after each phase the properties that it `ensures`. A phase must run only once: a second run
+might rewrite its own output.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ from rowkind.service.plan.tree import sides, walk
 
 Pass = Callable[[Query], Query]
 Violations = Callable[[Query], Iterator[LogicalNode]]
-"""The nodes of a plan that break what a phase ensures."""
+"""A check of a property that a phase ensures. It yields the nodes that violate the property."""
 
 
 def windows(query: Query) -> Iterator[LogicalNode]:
-    """No window of the SQL is left: each is a rank or an Over."""
+    """Yield windows that remain from the SQL. Each should have become a rank or an Over."""
     yield from (node for node in walk(query.root) if isinstance(node, LogicalWindow))
 
 
 def clock_conditions(query: Query) -> Iterator[LogicalNode]:
-    """No condition reads NOW(): each is a temporal filter."""
+    """Yield nodes with a condition that reads NOW(). Each such condition should have become a temporal filter."""
     for node in walk(query.root):
         conditions = node.conjuncts if isinstance(node, LogicalFilter) else ()
         conditions = node.condition if isinstance(node, LogicalBinary) else conditions
@@ -87,25 +87,25 @@ def clock_conditions(query: Query) -> Iterator[LogicalNode]:
 
 
 def unextracted_keys(query: Query) -> Iterator[LogicalNode]:
-    """The equalities of a lookup are its keys."""
+    """Yield lookups that still have a condition. All its equalities should have become keys."""
     yield from (node for node in walk(query.root) if isinstance(node, LogicalLookup) and node.condition)
 
 
 def unordered_matches(query: Query) -> Iterator[LogicalNode]:
-    """A watermark puts the rows of each row pattern in order."""
+    """Yield row patterns whose rows are not put in order by a watermark."""
     matches = (node for node in walk(query.root) if isinstance(node, LogicalMatch))
     yield from (node for node in matches if node.input.closing is None)
 
 
 def changing_rows_in_patterns(query: Query) -> Iterator[LogicalNode]:
-    """The inputs of row patterns and of stamps only insert."""
+    """Yield row patterns and stamps whose input contains changes other than inserts."""
     for node in walk(query.root):
         if isinstance(node, LogicalMatch | LogicalStamp) and produced(node.input.input) != "append":
             yield node
 
 
 def inexact_inputs(query: Query) -> Iterator[LogicalNode]:
-    """No aggregate, rank, Over or session has an input that leaves out old rows."""
+    """Yield operators that need the old row of each update although their input omits old rows."""
     for node in walk(query.root):
         needs = isinstance(node, LogicalUnary) and node.finds_old_rows is not None
         if needs and any(leaves_out_old_rows(side.input) for side in sides(node)):
@@ -113,7 +113,7 @@ def inexact_inputs(query: Query) -> Iterator[LogicalNode]:
 
 
 def unchosen_layouts(query: Query) -> Iterator[LogicalNode]:
-    """A join stores an input as one row per key if each key has at most one row."""
+    """Yield joins that store an input as a multiset although each key has at most one row."""
     for node in walk(query.root):
         if isinstance(node, LogicalJoin) and any(_is_plain(node, side) for side in node.sides):
             yield node
@@ -124,7 +124,7 @@ def _is_plain(join: LogicalJoin, side: LogicalInput) -> bool:
 
 
 def uncarried_columns(query: Query) -> Iterator[LogicalNode]:
-    """An operator carries every column that it reads in its rows."""
+    """Yield operators whose rows do not carry every column that the operator reads."""
     for node in walk(query.root):
         carried = {name for side in sides(node) for name in side.carried}
         read = node.reads if isinstance(node, LogicalUnary) else frozenset[str]()
@@ -140,9 +140,9 @@ def _columns_below(node: LogicalNode) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Phase:
-    """Passes that run one after the other, and the properties that hold after them.
+    """A sequence of passes.
 
-    `assumes` are properties that earlier phases ensure.
+    `assumes` are properties that earlier phases ensure, and `ensures` are properties that hold after this phase.
     """
 
     name: str
@@ -151,7 +151,7 @@ class Phase:
     ensures: tuple[Violations, ...] = ()
 
     def __call__(self, query: Query) -> Query:
-        """Return the query after all passes. Raises Refusal."""
+        """Run all passes and return the resulting query. Raises Refusal."""
         for each in self.passes:
             query = each(query)
         return query

@@ -1,4 +1,4 @@
-"""The planning pipeline: from the SQL of sinks to their physical plans."""
+"""The planning pipeline, which turns the SQL of sinks into physical plans."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _Done = TypeVar("_Done")
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """The plans of sinks that run in one query, and the views that they share, with the columns that are kept."""
+    """The plans of sinks that run in one query, and the views that they share, each with the columns that it keeps."""
 
     sinks: tuple[PhysicalSink, ...]
     views: Kept
 
 
 def plan(job: Job, sink: str) -> PhysicalSink:
-    """Return the physical plan of one sink alone. Raises the same errors as `plan_query`."""
+    """Return the physical plan of a single sink. Raises the same errors as `plan_query`."""
     return plan_query(job, [sink]).sinks[0]
 
 
@@ -47,10 +47,10 @@ def plan_query(
 ) -> PlannedQuery:
     """Return the physical plans of sinks that run in one query.
 
-    `views` are the views that the sinks share, if they are known already: a query that has lost sinks then keeps its
-    plan. `facts` are the facts of the checkpoints from which sinks continue, by sink.
+    `views` are the shared views of an earlier plan. With them, a query keeps its plan even if some of its sinks have
+    been removed since. `facts` maps each sink that continues from a checkpoint to the facts in that checkpoint.
 
-    Raises PlanError, and JobError for a table whose columns cannot be determined.
+    Raises PlanError, or JobError for a table whose columns cannot be determined.
     """
     built = [replace(_told(job, sink, partial(logical, job, sink)), recorded=(facts or {}).get(sink)) for sink in sinks]
     if views is None:
@@ -73,7 +73,7 @@ def _optimized(job: Job, query: Query) -> Query:
 
 
 def _told(job: Job, sink: str, do: Callable[[], _Done]) -> _Done:
-    """Return the result of a planning step for a sink. A Refusal is raised as a PlanError with its place."""
+    """Run a planning step for a sink and return its result. A Refusal becomes a PlanError with a position."""
     try:
         return do()
     except Refusal as refusal:
@@ -83,7 +83,7 @@ def _told(job: Job, sink: str, do: Callable[[], _Done]) -> _Done:
 
 
 def logical(job: Job, sink: str) -> Query:
-    """Return the logical plan before any pass. Raises Refusal, PlanError, JobError."""
+    """Return a sink's logical plan before any pass. Raises Refusal, PlanError or JobError."""
     origin = f"sinks.{sink}.sql"
     functions = job_functions(job)
 
@@ -102,7 +102,7 @@ def logical(job: Job, sink: str) -> Query:
 
 
 def source_table(job: Job, table: str) -> SourceTable:
-    """Return a table of the job as the plan and the readers know it. Raises JobError, PlanError or a RegistryError."""
+    """Return a job's table in the form that plans and readers use. Raises JobError, PlanError or RegistryError."""
     of = job.tables[table]
     columns = declared(job, table)
     return SourceTable(
@@ -131,7 +131,7 @@ def source_table(job: Job, table: str) -> SourceTable:
 
 
 def _watermark(job: Job, table: str, columns: Record) -> Watermark | None:
-    """Return the watermark of a table, as the job file or the SQL of any query declares it. Raises PlanError."""
+    """Return a table's watermark, which the job file or any query of the job may declare. Raises PlanError."""
     said = job.tables[table].watermark
     try:
         known = None if said is None else watermark(table, said, columns)
@@ -151,13 +151,13 @@ def _watermark(job: Job, table: str, columns: Record) -> Watermark | None:
 
 
 def texts(job: Job) -> dict[str, str]:
-    """Return all SQL of a job, by the field that contains it."""
+    """Return all SQL texts of a job, keyed by the job file field that contains them."""
     sinks = {f"sinks.{name}.sql": sink.sql for name, sink in job.sinks.items()}
     return sinks | {f"views.{name}": sql for name, sql in job.views.items()}
 
 
 def place(job: Job, field: str) -> str:
-    """Return the place of a field of the job file, in the form in which messages begin with it."""
+    """Return the position of a job file field, in the form in which messages begin with it."""
     return f"{job.file}:{job.line(*field.split('.'))}: {field}"
 
 

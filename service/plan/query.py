@@ -16,7 +16,7 @@ from rowkind.service.plan.logical.node import LogicalNode
 
 @dataclass(frozen=True)
 class TtlHint:
-    """One entry of a STATE_TTL hint, and its place in the SQL; `on_expire` is None if the hint does not set it."""
+    """One entry of a STATE_TTL hint, with its position in the SQL. `on_expire` is None if the entry does not set it."""
 
     ttl_ms: int
     at: exp.Expr
@@ -25,7 +25,10 @@ class TtlHint:
 
 @dataclass(frozen=True)
 class SkewHint:
-    """One entry of a SKEW hint: over how many shards the rows of one key are spread, and its place in the SQL."""
+    """One entry of a SKEW hint, with its position in the SQL.
+
+    `shards` is the number of shards over which rows with the same key are spread.
+    """
 
     shards: int
     at: exp.Expr
@@ -33,10 +36,11 @@ class SkewHint:
 
 @dataclass(frozen=True)
 class Query:
-    """A query as passes receive and return it: the plan tree, whose root is the SELECT list, its job and its sink.
+    """A query in the form that passes receive and return: its job, its sink, and the plan tree.
 
-    `ttl_hints` are the STATE_TTL hints of the query by alias, `skew_hints` the SKEW hints. `recorded` are the facts of
-    the checkpoint from which the plan continues (`service.plan.fingerprint`); None if there is no checkpoint.
+    The root of the tree is the SELECT list. `ttl_hints` are the query's STATE_TTL hints and `skew_hints` its SKEW
+    hints, keyed by alias. `recorded` are the facts (`service.plan.fingerprint`) of the checkpoint from which the query
+    continues; None if there is no checkpoint.
     """
 
     job: Job
@@ -50,6 +54,6 @@ class Query:
 
     @property
     def outputs(self) -> Mapping[str, exp.Expr]:
-        """The SELECT list: the expression of each column of the result."""
+        """The SELECT list, which has an expression for each result column."""
         assert isinstance(self.root, LogicalProject), "the root of a query is a projection"
         return self.root.outputs

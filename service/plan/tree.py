@@ -1,4 +1,4 @@
-"""Walks over a logical plan."""
+"""Functions that traverse and rewrite a logical plan."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 Node = TypeVar("Node", bound=LogicalNode)
 AnyRule = TypeVar("AnyRule")
 Rules = Mapping[type[Any], Callable[[Any], LogicalNode]]
-"""The changes that a pass makes to nodes, by their class or shape."""
+"""A pass's changes to nodes, keyed by node class or shape."""
 Conditions = tuple[exp.Expr, ...]
 
 
 def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
-    """Return the nodes directly below."""
+    """Return the nodes directly below `node`."""
     return tuple(below.input if isinstance(below, LogicalInput) else below for below in children(node))
 
 
 def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    """Return the inputs of an operator, left before right; none for a node without state."""
+    """Return an operator's inputs, left before right; an empty tuple for a node without state."""
     return tuple(below for below in children(node) if isinstance(below, LogicalInput))
 
 
 def first(node: LogicalNode) -> LogicalNode:
-    """Return the node directly below; the left one if there are two."""
+    """Return the node directly below `node`; the first one if there are several."""
     return inputs(node)[0]
 
 
 def over(node: Node, below: LogicalNode) -> Node:
-    """Return the node over another first input."""
+    """Return a copy of the node that has `below` as its first input."""
     name = next(name for name, role in roles(type(node)) if role == "child")
     return replace(node, **{name: _over(getattr(node, name), lambda _: below)})
 
@@ -64,23 +64,23 @@ def _expressions(value: Any) -> Iterator[exp.Expr]:
 
 
 def rewritten(root: LogicalNode, rules: Rules) -> LogicalNode:
-    """Return the tree with each node changed by the rule for its class, or else for its shape, from the inputs up."""
+    """Return the tree with each node changed by the rule for its class or shape, inputs first."""
     return bottom_up(root, partial(changed, rules))
 
 
 def changed(rules: Rules, node: LogicalNode) -> LogicalNode:
-    """Return the node changed by the rule for its class, or else for its shape; the node itself if there is no rule."""
+    """Return the node changed by the rule for its class or shape; the node itself if there is no rule."""
     rule = rule_for(node, rules)
     return node if rule is None else rule(node)
 
 
 def rule_for(value: object, rules: Mapping[type[Any], AnyRule]) -> AnyRule | None:
-    """Return the rule for the class of a value, or else for a shape that it inherits from; None if there is no rule."""
+    """Return the rule for a value's class, or else for the shape that it inherits from; None if there is no rule."""
     return next((rules[of] for of in type(value).__mro__ if of in rules), None)
 
 
 def with_conditions(root: LogicalNode, change: Callable[[Conditions], Conditions]) -> LogicalNode:
-    """Return the tree with the conditions of filters and joins changed."""
+    """Return the tree with `change` applied to the conditions of every filter and join."""
     rules: Rules = {
         LogicalFilter: lambda node: replace(node, conjuncts=change(node.conjuncts)),
         LogicalJoin: lambda node: replace(node, condition=change(node.condition)),
@@ -89,14 +89,17 @@ def with_conditions(root: LogicalNode, change: Callable[[Conditions], Conditions
 
 
 def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """Return the node over changed inputs; the same node if none changes, so that memoized facts about it are kept."""
+    """Return the node with `change` applied to its inputs.
+
+    If no input changes, return the same object, so that memoized facts about it are kept.
+    """
     before = {name: getattr(node, name) for name, role in roles(type(node)) if role == "child"}
     after = {name: _over(below, change) for name, below in before.items()}
     return node if all(after[name] is below for name, below in before.items()) else replace(node, **after)
 
 
 def _over(below: Any, change: Callable[[LogicalNode], LogicalNode]) -> Any:
-    """Return the value of a child field with its nodes changed; the same object if none changes."""
+    """Return a child field's value with `change` applied to its nodes; the same object if no node changes."""
     if isinstance(below, tuple):
         nodes = tuple(map(change, below))
         return below if all(new is old for new, old in zip(nodes, below, strict=True)) else nodes
@@ -107,12 +110,12 @@ def _over(below: Any, change: Callable[[LogicalNode], LogicalNode]) -> Any:
 
 
 def bottom_up(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """Return the tree with every node changed, each over its changed inputs."""
+    """Return the tree with `change` applied to every node, inputs first."""
     return change(with_inputs(node, lambda below: bottom_up(below, change)))
 
 
 def walk(node: LogicalNode) -> Iterator[LogicalNode]:
-    """Yield the node and everything below it, inputs first, left before right."""
+    """Yield the node and all nodes below it, inputs first, left before right."""
     for child in inputs(node):
         yield from walk(child)
     yield node

@@ -1,4 +1,4 @@
-"""A view of the job, as part of a plan."""
+"""Uses of the job's views in a plan."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class View:
-    """A view of the job where a query uses it, and all of its columns by the names that they have there.
+    """A use of one of the job's views in a query. `columns` are the names that all its columns have there.
 
-    `kept` is set if the view is used several times and is therefore planned on its own: the places of the columns that
-    any query reads. It is None if the view is planned as a part of this query.
+    A view that is used several times is planned separately; `kept` are then the positions of the columns that any
+    query reads. If the view is planned as part of this query, `kept` is None.
     """
 
     name: str
@@ -19,5 +19,5 @@ class View:
 
     @property
     def wanted(self) -> set[str]:
-        """The columns that any query reads."""
+        """The names of the columns that any query reads."""
         return {self.columns[place] for place in self.kept or ()}

@@ -1,9 +1,9 @@
-"""The watermark of a table: a column or an expression of the row, less a delay.
+"""Table watermarks. A watermark is a column, or an expression over the row, minus a delay.
 
     watermark: {column: placed, delay: 5s}                          in the job file
     FROM orders WATERMARK placed DELAY OF INTERVAL 5 SECONDS        in SQL, with Spark's syntax: `sql.dialect`
 
-A watermark applies to the whole job, wherever it is declared. If it is declared twice, both must be the same.
+A watermark applies to the whole job, regardless of where it is declared. All declarations for a table must be the same.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _DELAY = "the delay must be a length of time such as 5s, an INTERVAL, or a CASE 
 
 
 def watermark(table: str, said: WatermarkSettings, declared: Record) -> Watermark:
-    """Return the watermark of a table with these columns, as the job file declares it. Raises Refusal.
+    """Return the watermark that the job file declares for a table with the columns `declared`.
 
-    The Refusal names the field of the job file.
+    Raises a Refusal that names the field of the job file.
     """
     time = _said(said.column, "column", table, declared)
     of = less = _time(time, declared, "column")
@@ -50,17 +50,17 @@ def watermark(table: str, said: WatermarkSettings, declared: Record) -> Watermar
 def with_clauses(
     table: str, known: Watermark | None, clauses: Sequence[TableWatermark], declared: Record
 ) -> Watermark | None:
-    """Return the watermark of a table from the job file, if it declares one, and from WATERMARK clauses.
+    """Return a table's watermark, given the job file's declaration `known`, if any, and all WATERMARK clauses.
 
-    Raises Refusal if two of the declarations differ.
+    Raises Refusal if two declarations differ.
     """
     where = "in the job file"
     for each in clauses:
         found = _of_clause(each, declared, known)
         if known is not None and _meaning(found) != _meaning(known):
             raise Refusal(
-                f"{table} already has another watermark, {_shown(known)} {where}, and all queries of a job "
-                "share it: write the same watermark, or remove one of the two",
+                f"table {table} already has a different watermark, {_shown(known)} {where}, and all queries of a job "
+                "share one: write the same watermark, or remove one of the two",
                 each.clause,
             )
         if known is None:
@@ -93,27 +93,29 @@ def _shown(watermark: Watermark) -> str:
 
 
 def _time(tree: exp.Expr, declared: Record, field: str = "sql", at: exp.Expr | None = None) -> Expression:
-    """Compile the time of a row. Raises Refusal for an expression that is not a time."""
+    """Compile an expression for the time of a row. Raises Refusal if its type is not a timestamp."""
     try:
         time = compile_scalar(tree, {name: (name, declared.type(name)) for name in declared.names})
     except Refusal as refusal:
         raise Refusal(refusal.text, at, field) from None
     if family(time.type) not in ("timestamp", "local"):
-        raise Refusal(f"a watermark needs a TIMESTAMP, but {time.text} is {time.type.sql}{_instead(time)}", at, field)
+        raise Refusal(
+            f"a watermark needs a TIMESTAMP, but {time.text} has type {time.type.sql}{_instead(time)}", at, field
+        )
     return time
 
 
 def _instead(time: Expression) -> str:
     match time.type.kind:
         case "long":
-            return f": write TIMESTAMP_MILLIS({time.text}), or TIMESTAMP_SECONDS or TIMESTAMP_MICROS"
+            return f": write TIMESTAMP_MILLIS({time.text}), or use TIMESTAMP_SECONDS or TIMESTAMP_MICROS"
         case "string" | "date":
             return f": write CAST({time.text} AS TIMESTAMP)"
     return ""
 
 
 def _earlier(time: exp.Expr, delay: exp.Expr) -> exp.Expr:
-    """Return a time less a delay, which may depend on the row. Raises Refusal."""
+    """Return a time minus a delay, which may depend on the row. Raises Refusal for an invalid delay."""
     delay = delay.unnest()
     if isinstance(delay, exp.Case):
         less = delay.copy()
@@ -138,7 +140,7 @@ def _negative() -> str:
 
 
 def _said(text: str, field: str, table: str, declared: Record) -> exp.Expr:
-    """Parse the expression in a field of the job file. Raises Refusal."""
+    """Parse the expression in a job file field. Raises Refusal."""
     try:
         tree = sqlglot.parse_one(text, read=RowkindSql)
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError):
@@ -151,5 +153,5 @@ def _said(text: str, field: str, table: str, declared: Record) -> exp.Expr:
 
 
 def _resolved(tree: exp.Expr, table: str, declared: Record) -> exp.Expr:
-    """Return the expression over the columns of the table, under any alias of the table. Raises Refusal."""
+    """Resolve the column names in an expression over one table, given by its name or alias. Raises Refusal."""
     return Scope((Relation(table, {name: name for name in declared.names}),)).resolve(tree)

@@ -1,1 +1,1 @@
-"""Python processes of Spark: forks, the daemon, the archive of classes, executors."""
+"""Spark's Python processes: forks, the daemon, the class archive, executors."""

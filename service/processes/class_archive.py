@@ -1,7 +1,7 @@
-"""Creates the archive of classes (`service.spark.jvm`): `python -m rowkind.service.processes.class_archive`.
+"""Creates the class archive (`service.spark.jvm`): `python -m rowkind.service.processes.class_archive`.
 
-The first job on a machine creates the archive by itself. An image has it built in, with `--pack`, because a job in a
-container does not start there a second time. Tests create it before they start dozens of sessions.
+The first job on a machine creates the archive automatically. An image includes the archive (`--pack`), because a job
+does not start a second time in the same container. Tests create the archive before they start dozens of sessions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowkind.service.spark.jvm import end, pack
 
 
 def main() -> None:
-    """Run a query of an example on Spark, and wait until the JVM has written the archive of the classes it loaded."""
+    """Run an example's query on Spark, and wait until the JVM has archived the classes that it loaded."""
     with as_file(files("rowkind") / "examples" / "shop") as folder:
         job = load(folder / "job.yaml")
         with (folder / "changes.jsonl").open() as changes:

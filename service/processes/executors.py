@@ -1,7 +1,7 @@
 """Checks that a cluster's executors have the driver's interpreter and libraries.
 
-The code of this package is shipped to executors, but its dependencies are not. A library of another version may misread
-data, and a missing library causes a traceback in the middle of a batch.
+The code of this package is shipped to executors, but its dependencies are not. A library with a different version may
+misread data, and a missing library causes a traceback in the middle of a batch.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _TOO_MANY_LOST = 11
 
 _MAYBE = "does the cluster have enough free cores and memory for this job?"
 _CRASHED = (
-    " Or do executors end as soon as they start? Then see their standard error, in the work folders of the workers, "
-    "for the reason"
+    " Or do executors exit as soon as they start? If so, their standard error, in the workers' work folders, has the "
+    "reason"
 )
-"""A standalone master restarts them indefinitely, and does not report this to the driver."""
+"""A standalone master restarts such executors indefinitely, and does not report this to the driver."""
 
 log = logging.getLogger("rowkind")
 
 Environment = tuple[str, tuple[tuple[str, str], ...]]
-"""A machine's name, and the version of each component by its name."""
+"""A machine's name, and the names and versions of its components."""
 
 
 def check(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
@@ -61,7 +61,7 @@ def check(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
     for host, versions in sorted(found):
         for (name, there), (_, here) in zip(versions, own, strict=True):
             if there != here:
-                raise UnfitExecutorsError(f"an executor on {host} has {name} {there}, but the driver {here}")
+                raise UnfitExecutorsError(f"an executor on {host} has {name} {there}, but the driver has {here}")
 
 
 def environment(_: object = None) -> Environment:
@@ -82,14 +82,14 @@ def environment(_: object = None) -> Environment:
 
 
 def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
-    """Wait until an executor has registered, and log the reason. Raises CrashedExecutorsError if all of them fail."""
+    """Wait for an executor to register, and log why there is none. Raises CrashedExecutorsError if all of them fail."""
     context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - there is no other way to ask about executors
     master = str(spark.sparkContext.master)
     pods = kubernetes.is_kubernetes(master)
     began = looked = time.monotonic()
     why = told = ""
     try:
-        # The driver is one of them.
+        # The status also includes the driver.
         while context.getExecutorMemoryStatus().size() < 2 and not asked_to_stop():
             now = time.monotonic()
             # A failed pod disappears soon, and its reason with it.

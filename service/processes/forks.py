@@ -1,16 +1,17 @@
-"""Python processes for Spark, forked from one that has everything loaded.
+"""Python processes for Spark, forked from a process that has all modules loaded.
 
-Spark starts a Python process for each purpose: workers for tasks, the properties of a source, its offers, its read
-plan, the state variables. Each process would repeat the same imports, for a second of CPU. So Spark gets a small
-program as its Python. That program has this process fork, passes on its input, output and environment, and ends as the
-child ends. If no process answers, it becomes Python itself (`service.spark.stand_in`).
+Spark starts a Python process for each purpose: to run tasks, and to ask for a source's properties, its offsets, its
+read plan, and the state variables. Each process would repeat the same imports, which take a second of CPU. So Spark
+starts a small program instead of Python. The program requests a fork from this process, passes on its input, output and
+environment, and exits as the forked process does. If this process does not answer, the program becomes Python itself
+(`service.spark.stand_in`).
 
     main ──forks──▶ forks ◀──what to run── stand_in ◀──starts── JVM
                       └──fork──▶ pyspark.daemon, worker_daemon, python_streaming_source_runner, …
 
 The main process needs most of these modules itself. While it has only one thread, it loads them all and forks this
-process, so that everything is loaded once. Otherwise, as in a session of the caller's own, this module runs as a
-separate program. It ends when its parent and all forked processes have ended.
+process, so that everything is loaded once. Otherwise, as in the caller's own session, this module runs as a separate
+program. It exits when its parent and all forked processes have exited.
 """
 
 from __future__ import annotations
@@ -67,16 +68,16 @@ class Forked:
             os.close(ended)
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
 
 def fork(address: str, output: int) -> Forked | None:
-    """Fork a child that serves at the socket `address`, and writes to the descriptor `output`.
+    """Fork a child that serves requests at the socket `address`, and writes to the descriptor `output`.
 
-    All modules are loaded here first. Returns None if this process has several threads, or if the socket's folder is
-    gone.
+    All modules are loaded in this process first. Return None if this process has several threads, or if the socket's
+    folder does not exist.
     """
     if threads() != 1:
         return None
@@ -103,15 +104,16 @@ def fork(address: str, output: int) -> Forked | None:
         os.setpgid(0, 0)
         for number, descriptor in enumerate((source, output, output)):
             os.dup2(descriptor, number)
-        # This closes above all the other ends of pipes, whose closing signals that the main process has ended.
+        # Above all, this closes the other ends of pipes: when they are closed, readers know that the main process
+        # exited.
         os.closerange(_STANDARD, listener.fileno())
         os.closerange(listener.fileno() + 1, _MOST_FILES)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as it lives
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it stays open while the process runs
         _look_like("-m", __name__)
         _serve(listener)
         code = 0
-    except BaseException:  # noqa: BLE001 - nothing of the main process may continue in the child
+    except BaseException:  # noqa: BLE001 - no code of the main process may continue in the child
         traceback.print_exc()
     finally:
         os._exit(code)
@@ -123,7 +125,7 @@ def main(address: str) -> None:
     try:
         listener = _listening(address)
     except OSError:
-        # The JVM has already ended, and its folder is gone.
+        # The JVM has already exited, and its folder was removed.
         return
     _load()
     if threads() == 1:
@@ -136,7 +138,7 @@ def _load() -> None:
 
 
 def _listening(address: str) -> socket.socket:
-    """Return a socket at which clients wait until they are served. Raises OSError if its folder is gone."""
+    """Return a socket at which clients wait until they are served. Raises OSError if its folder does not exist."""
     with ExitStack() as failed:
         listener = failed.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(address)
@@ -146,7 +148,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _serve(listener: socket.socket) -> None:
-    # As for every process that Spark starts: a batch's processes must run until the batch is finished.
+    # As in every process that Spark starts, because a batch's processes must run until the batch is finished.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
@@ -176,7 +178,7 @@ def _serve(listener: socket.socket) -> None:
                     with line, suppress(OSError):
                         line.send(b"%d" % code)
                 else:
-                    # Spark has killed the program that stands for the child.
+                    # Spark has killed the program that represents the child.
                     ready.unregister(key.fileobj)
                     os.kill(key.data, signal.SIGKILL)
 
@@ -224,7 +226,7 @@ def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
         sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
         sys.argv = [module, *arguments]
         random.seed()
-        # The module is loaded before it is run.
+        # The module was loaded before, so runpy would warn.
         warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
@@ -239,7 +241,7 @@ def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
 
 
 def _look_like(*arguments: str) -> None:
-    """Show Python with these arguments as the process's command line, as far as there is room."""
+    """Let process listings show Python with these arguments as the command line, as far as there is space."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begins, ends = int(fields[45]), int(fields[46])
     if begins:

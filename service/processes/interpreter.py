@@ -1,7 +1,7 @@
-"""Checks the Python of the workers in the caller's own local session, which may differ from the one that runs here.
+"""Checks the workers' Python in the caller's own local session, which may differ from the Python that runs here.
 
-PySpark uses PYSPARK_PYTHON or, if unset, the `python3` on the path. In a notebook, or with a virtual environment that
-is not activated, that is a different Python.
+PySpark uses PYSPARK_PYTHON or, if that is not set, the `python3` on PATH. In a notebook, or with a virtual environment
+that is not activated, this may be a different Python.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_SECONDS = 60.0
 
 
 def check(program: str) -> None:
-    """Raise SparkStartError unless the Python of this name has the same versions as this process."""
+    """Raise SparkStartError unless the Python called `program` has the same versions as this process."""
     path = shutil.which(program)
     if path is not None and _is_this(path):
         return
@@ -40,7 +40,7 @@ def versions() -> list[tuple[str, str]]:
 
 
 def _is_this(path: str) -> bool:
-    # The programs of all virtual environments may be links to one file, so the folder must be the same too.
+    # The programs of all virtual environments may be links to the same file, so the folder must be the same too.
     own = Path(sys.executable)
     return Path(path).parent == own.parent and own.samefile(path)
 

@@ -1,9 +1,9 @@
-"""pyspark's daemon for the workers of tasks, with their modules preloaded (unless `processes.forks` provides them).
+"""pyspark's daemon for task workers, with the workers' modules preloaded (unless `processes.forks` provides them).
 
-A worker then starts in a tenth of a second instead of one, and shares unchanged memory with other workers. The workers,
-and the producer processes that are also forked here, ignore SIGTERM: they end when Spark or their workers end. A
-process may fork only while it has one thread, and numpy and Arrow start threads on import unless told otherwise. If
-they do so anyway, pyspark's own daemon runs instead, and its workers load everything themselves.
+A worker then starts in 0.1 s instead of 1 s, and shares unchanged memory with other workers. The workers, and the
+producer processes that are also forked here, ignore SIGTERM: they exit when Spark or their workers exit. A process may
+fork only while it has one thread, but numpy and Arrow start threads on import unless configured otherwise. If there are
+other threads anyway, pyspark's own daemon runs instead, and its workers load everything themselves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOADED = (
 def main() -> None:
     """Load the modules, and serve until Spark closes standard input."""
     os.environ |= ONE_THREAD
-    # Blocked and not ignored, because pyspark's daemon installs handlers for itself and for its workers.
+    # SIGTERM is blocked, not ignored, because pyspark's daemon installs handlers for itself and for its workers.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     for name in LOADED:
         import_module(name)
@@ -46,7 +46,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     producer_process = import_module("rowkind.service.kafka.producer_process")
-    # If its socket is refused, the first task that writes reports it.
+    # If the socket's folder cannot be used, the first task that writes reports the error.
     with suppress(producer_process.WriterLostError):
         producer_process.fork_on_demand()
     daemon: Any = import_module("pyspark.daemon")
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _ending_quietly(work: Callable[[socket, bool], int]) -> Callable[[socket, bool], int]:
-    """Return pyspark's worker function, for which a lost connection to Spark is a normal end."""
+    """Wrap pyspark's worker function, so that a lost connection to Spark is a normal exit."""
 
     def worker(connection: socket, authenticated: bool) -> int:
         try:
@@ -67,7 +67,7 @@ def _ending_quietly(work: Callable[[socket, bool], int]) -> Callable[[socket, bo
 
 
 def threads() -> int:
-    """Return the number of threads of this process; 0 if it is unknown."""
+    """Return the number of this process's threads, 0 if it is unknown."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 

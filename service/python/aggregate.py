@@ -8,8 +8,8 @@
         def result(self, state):          return state["n"]
 
 A state is a dict with the fields of the job's `accumulator`, and with the declared `views` under their names. A method
-either changes the state in place or returns a new one. It is called once per group, with all of the batch's rows of
-that group.
+either changes the state in place or returns a new one. It is called once per group, with all rows of the batch that
+belong to the group.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BIGINT = Type.of("BIGINT NOT NULL")
 
 @dataclass(frozen=True)
 class PythonAggregate:
-    """A Python aggregate as the operator calls it; implements `operators.aggregate.group_function.GroupFunction`."""
+    """A Python aggregate that implements the interface `operators.aggregate.group_function.GroupFunction`."""
 
     function: PythonFunction
 
@@ -53,7 +53,7 @@ class PythonAggregate:
         return {**state, **{view.counter: 0 for view in self.function.views if view.kind == "list"}}
 
     def load(self, packed: pa.BinaryArray) -> list[dict[str, Any]]:
-        """Decode states."""
+        """Return the states, decoded to dicts."""
         rows = codec.read(self._record, packed)
         columns = [to_python(rows.column(name)) for name in self._record.names]
         if not columns:
@@ -61,15 +61,15 @@ class PythonAggregate:
         return [dict(zip(self._record.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def save(self, states: Sequence[dict[str, Any]]) -> pa.BinaryArray:
-        """Encode states. Raises ValueError for a missing field or value, FunctionError for a value of another type."""
+        """Encode states. Raises ValueError for a missing field or value, FunctionError for a value of a wrong type."""
         columns = {}
         for each in self._record.fields:
             try:
                 columns[each.name] = exact_values([state[each.name] for state in states], each.type.arrow)
             except KeyError:
-                raise ValueError(f"{self.function.name}: its state has no {each.name}") from None
+                raise ValueError(f"{self.function.name}: the state has no field {each.name}") from None
             except MisfitError as error:
-                what = f"{each.name} in its state is not {each.type.sql}"
+                what = f"field {each.name} of the state is not {each.type.sql}"
                 raise FunctionError(f"function {self.function.name}: {what}: {error}") from None
             if columns[each.name].null_count and not each.type.nullable:
                 raise ValueError(f"{self.function.name}: {each.name} is None, but the job declares it NOT NULL")
@@ -93,7 +93,7 @@ class PythonAggregate:
         return self._called("result", self._whole(state, views))
 
     def pack(self, results: Sequence[Any]) -> pa.BinaryArray:
-        """Encode results, which may be None. Raises FunctionError for a value of another type."""
+        """Encode results, which may be None. Raises FunctionError for a value of a wrong type."""
         of = self.function
         try:
             column = exact_values(results, of.result.arrow)
@@ -102,7 +102,7 @@ class PythonAggregate:
         return codec.encode(self._results, {"result": column}, len(results))
 
     def unpack(self, packed: pa.BinaryArray) -> pa.Array:
-        """Decode results."""
+        """Return the results, decoded to an array."""
         return codec.read(self._results, packed).column("result")
 
     def _changed(self, method: str, state: dict[str, Any], views: Views, columns: list[pa.Array]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class _Kept:
 
 @dataclass
 class _Loose:
-    """An empty view that is not stored, for trying a single row."""
+    """A view in memory that is initially empty. It is used where no view is stored, as when a single row is tried."""
 
     values: dict[Any, Any] = field(default_factory=dict)
 

@@ -16,10 +16,10 @@ from rowkind.service.python.function import PythonFunction
 
 
 class Caller:
-    """Calls a function for the columns of some rows, and checks its result against the job's declaration.
+    """A callable that runs a function on the columns of some rows, and checks the result against the job's declaration.
 
-    An error of the function, as opposed to an error of a row, is stored in the thread's `fatal.error`, because DuckDB
-    passes on only the text of an exception.
+    An error that is caused by the function itself, and not by a row, is stored in the thread's `fatal.error`, because
+    DuckDB keeps only the text of an exception.
     """
 
     fatal = threading.local()
@@ -29,7 +29,7 @@ class Caller:
         self._call = function.loaded()
 
     def __call__(self, *columns: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Return the values for these columns. Raises ValueError with a one-line message."""
+        """Return the function's results for these columns. Raises ValueError with a one-line message."""
         of = self._function
         given = [one_array(each).cast(type_.arrow) for each, type_ in zip(columns, of.arguments, strict=True)]
         length = len(given[0])
@@ -58,9 +58,9 @@ class Caller:
 
 
 def checked(found: Any, wanted: Type, length: int) -> pa.Array:
-    """Convert a function's result to `length` values of a type.
+    """Convert a function's result to an array of `length` values of type `wanted`.
 
-    Raises MisfitError if it does not match the type or the length, and ValueError for a NULL that is not allowed.
+    Raises MisfitError if the result does not match the type or length, and ValueError for a NULL that is not allowed.
     """
     try:
         column = exact_cast(_column(found, wanted), wanted.arrow)

@@ -1,8 +1,8 @@
-"""The code of a job's Python functions, a folder or a wheel next to the job file, and how processes import it.
+"""The code of a job's Python functions, which is a folder or a wheel, and how processes import it.
 
-If the job runs on one machine, every process imports the code from its place. To the machines of a cluster the code is
-shipped as an archive with the digest of its content in its name. Python imports directly from the archive, which takes
-precedence if it exists.
+If the job runs on one machine, every process imports the code from its original path. For the machines of a cluster,
+the code is shipped as an archive whose name contains a digest of its content. Python imports directly from the archive,
+which takes precedence if it exists.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Code:
         place = self.place
         _make_way(place, self.digest)
         # Do not write bytecode. Python recognises outdated bytecode by the source's size and modification time in
-        # seconds, so a later change in the same second would be missed. Also, the folder is the user's.
+        # seconds, so a later change in the same second would be missed. Also, the folder belongs to the user.
         writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             found = importlib.import_module(module)
@@ -86,7 +86,7 @@ class Code:
 
 
 def describe(error: BaseException, place: str) -> str:
-    """Describe an error in one line, with the last line of the code at `place` in its traceback."""
+    """Describe an error in one line, with the last line of its traceback that is in the code at `place`."""
     import linecache  # noqa: PLC0415 -- only needed after an error
     import traceback  # noqa: PLC0415 -- as above
 
@@ -111,7 +111,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_in(file: str, place: str) -> bool:
-    """Whether a module's file is in a folder or an archive. Both paths may be relative to the current folder."""
+    """Return whether a module's file is in a folder or an archive. Both paths may be relative to the current folder."""
     return bool(file) and Path(file).resolve().is_relative_to(Path(place).resolve())
 
 
@@ -120,9 +120,9 @@ _loaded: dict[str, str] = {}
 
 
 def _make_way(place: str, digest: str) -> None:
-    """Add a place to the end of `sys.path`, and drop the modules of code that has changed or belongs to another job.
+    """Add a path to the end of `sys.path`, and unload the modules of code that has changed or belongs to another job.
 
-    The place comes last, so that no module of a job replaces one of Python's.
+    The path comes last, so that a job's module cannot replace one of Python's.
     """
     if _loaded.get(place) == digest and place in sys.path:
         return

@@ -1,6 +1,6 @@
 """Errors of a job's Python functions.
 
-FunctionError: the function cannot be loaded, or does not return what the job declares. The cause is not a row.
+FunctionError: the function cannot be loaded, or its result differs from its declaration. The cause is never a row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Convert a function's result to a column of the declared type, exactly or with an error.
+"""Convert a function's result to a column of the declared type, or raise an error if a value would change.
 
-Arrow truncates 1.5 to an INT, drops the time of day of a DATE, and drops fields that a STRUCT does not have. So values
-converted from a list are compared with the original ones. A FLOAT or DOUBLE accepts any number that is not too large.
+Arrow alone would truncate 1.5 to an INT, drop the time of day from a DATE, and drop fields that a STRUCT does not have.
+Values converted from a list are therefore compared with the original ones. A FLOAT or DOUBLE accepts any number that is
+not too large.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def exact_values(given: Sequence[Any], wanted: pa.DataType) -> pa.Array:
     if not set(map(type, values)) <= _EXACT.get(wanted, frozenset()):
         for value, kept in zip(values, to_python(found), strict=True):
             if not _same(value, kept, wanted):
-                raise MisfitError(f"{value!r} does not fit exactly")
+                raise MisfitError(f"{value!r} cannot be represented exactly")
     return found
 
 
@@ -75,7 +76,7 @@ def _same(given: Any, kept: Any, type_: pa.DataType) -> bool:
 
 
 def exact_cast(found: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Cast a column to another type of its kind. Raises MisfitError for a value that the type cannot hold."""
+    """Cast a column to another type of the same kind. Raises MisfitError for a value that the type cannot hold."""
     if found.type == wanted:
         return found
     if not _fits(found.type, wanted):
@@ -95,7 +96,7 @@ def _too_large(found: pa.Array, cast: pa.Array) -> pa.Array:
 
 
 def _rounds(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast converts floating-point numbers to decimals, also in nested values. Arrow rounds these."""
+    """Return whether a cast converts floating-point numbers, nested ones included, to decimals. Arrow rounds them."""
     if types.is_nested(found) and types.is_nested(wanted) and found.num_fields == wanted.num_fields:
         return any(_rounds(found.field(n).type, wanted.field(n).type) for n in range(found.num_fields))
     return bool(types.is_floating(found) and types.is_decimal(wanted))
@@ -115,7 +116,7 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types are of the same kind, so that values of `found` that can be cast to `wanted` are accepted."""
+    """Return whether two types are of the same kind, so that a value may be cast from `found` to `wanted`."""
     if types.is_null(found):
         return True
     if types.is_dictionary(found):

@@ -29,16 +29,16 @@ class ViewType:
 
     @property
     def counter(self) -> str:
-        """The name of the state field with the number of a list's next element."""
+        """The name of the state field that has the position of a list's next element."""
         return f"#{self.name}"
 
 
 @dataclass(frozen=True)
 class PythonFunction:
-    """A function of the job, called `name` in SQL. It returns one value per row, or an array of rows (table function).
+    """A Python function, called `name` in SQL. It returns one value per row, or an array of rows (table function).
 
     - `arguments`: the types to which arguments are cast.
-    - `called_on_null`: if False, the function is called only for rows without a NULL argument; other results are NULL.
+    - `called_on_null`: if False, the function is called only for rows without NULL arguments; other results are NULL.
     - `version`: identifies the code in a checkpoint: the version in the job, or else the code's digest.
     - `parameters`, `gives`: the argument and result types in DuckDB's syntax.
     - `accumulator`, `views`: for an aggregate, which is a class: the fields of its state, and its views.
@@ -64,7 +64,7 @@ class PythonFunction:
 
     @property
     def identity(self) -> str:
-        """The name in DuckDB, which differs for every different function."""
+        """The name in DuckDB, which is unique to the function's code and declaration."""
         said = (self.module, self.attribute, self.arguments, self.result, self.deterministic, self.called_on_null)
         kept = f" {self.accumulator} {self.views}" if self.kind == "aggregate" else ""
         return "python_" + hashlib.sha256(f"{said} {self.version}{kept}".encode()).hexdigest()[:16]
@@ -84,5 +84,5 @@ class PythonFunction:
 
 
 def called(function: str | PythonFunction) -> str:
-    """Return a string that identifies an aggregate function, to compare two of them."""
+    """Return a string that identifies an aggregate function, so that two functions can be compared."""
     return f"{function.name} {function.identity}" if isinstance(function, PythonFunction) else function

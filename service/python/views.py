@@ -1,4 +1,4 @@
-"""Views as a Python function sees them: a map, a set and a list like Python's own, whose elements are in the state.
+"""The map, set and list views of Python aggregates: like Python's own collections, but stored in the state.
 
 An element is read when it is accessed, and written at the end of the batch. `fetch` reads several elements at once,
 which is faster than one at a time. Iterating and `len` read the whole view of the group.
@@ -23,7 +23,7 @@ from rowkind.service.python.function import ViewType
 
 
 class Store(Protocol):
-    """Stores the elements of one view of one group."""
+    """The stored elements of one view of one group."""
 
     def read(self, keys: Sequence[Any]) -> list[Any]:
         """Return the values of these keys, None for a missing one."""
@@ -45,7 +45,7 @@ class Elements:
     of: ViewType
 
     def keys(self, keys: Sequence[Any]) -> pa.BinaryArray:
-        """Encode keys to bytes that are equal if the keys are equal. Raises ValueError for an invalid key."""
+        """Encode keys so that equal keys have equal bytes. Raises ValueError for an invalid key."""
         if any(key != key for key in keys):  # noqa: PLR0124 -- NaN is
             raise ValueError(f"NaN cannot be a key of the view {self.of.name}")
         return comparable(self._array(keys, self.of.key))
@@ -96,7 +96,7 @@ class MapView(MutableMapping[Any, Any]):
         self._store = store
 
     def fetch(self, keys: Iterable[Any]) -> None:
-        """Read the values of these keys at once."""
+        """Read the values of these keys in one step, before they are accessed."""
         self._store.read(list(keys))
 
     def __getitem__(self, key: Any) -> Any:
@@ -127,7 +127,7 @@ class SetView(MutableSet[Any]):
         self._store = store
 
     def fetch(self, keys: Iterable[Any]) -> None:
-        """Read at once whether these values are in the set."""
+        """Read in one step whether these values are in the set, before they are accessed."""
         self._store.read(list(keys))
 
     def add(self, value: Any) -> None:

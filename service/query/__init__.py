@@ -1,1 +1,1 @@
-"""A query of a job, assembled from its plan: source, stages, sink; and the in-memory engine."""
+"""A job's queries, assembled from their plans: source, stages and sink; and the in-memory engine."""

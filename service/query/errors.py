@@ -2,25 +2,25 @@
 
     RunError
     ├── StartError                 the machine lacks something that the process needs
-    ├── JobsError                  there is no job to run, or two that cannot share a service
+    ├── JobsError                  there is no job to run, or two jobs cannot share a service
     ├── CheckpointMismatchError    the checkpoint belongs to another plan
-    ├── ParallelismError           state has another number of partitions
+    ├── ParallelismError           the state has a different number of partitions than the job has tasks
     ├── CheckpointFolderError      the checkpoint cannot be read or written
     ├── CheckpointTornError        a crash of the machine has damaged the end of the checkpoint
     ├── SavepointError             a savepoint is missing, or exists already
     ├── DeadLettersError           too many of the records read are not valid rows
-    ├── LetterError                there is no such dead letter, or no record to send back for it
+    ├── LetterError                a dead letter does not exist, or there is no record to send back for it
     ├── SkipError                  the row to skip does not exist, or there is no dead letter topic for it
-    ├── StrangeCheckpointError     the topics have since been written from another checkpoint
-    ├── ReplayError                the checkpoint is older than the results, and cannot be brought forward
+    ├── StrangeCheckpointError     the topics were later written from another checkpoint
+    ├── ReplayError                the checkpoint is older than the results, and later batches cannot be replayed
     │    └── LostProgressError     the progress topic is gone, so the written batches are unknown
     ├── LostResultError            a result topic lacks rows that the query has written
     ├── TopicsHeldError            result topics hold rows, but there is no checkpoint
     ├── SupersededError            a later run of the same job has taken over
     ├── SessionStoppedError        the Spark session was stopped while the job ran
     ├── TopicGoneError             a topic disappeared while the job ran, and did not come back
-    ├── RebuildError               the job has to be rebuilt, and requests this itself
-    └── QueryFailedError           a query stopped by itself
+    ├── RebuildError               the job must be rebuilt, and its settings request this
+    └── QueryFailedError           a query stopped unexpectedly
         ├── WorkerBugError         because of a bug in this code
         └── QueryUnreachableError  because the brokers or the registry could not be reached
 
@@ -53,7 +53,7 @@ class JobsError(RunError):
 
 
 class CheckpointMismatchError(RunError):
-    """The checkpoint was written by another plan, whose state the new one would misread."""
+    """The checkpoint was written by another plan, whose state the new plan would misread."""
 
     exit_code = REFUSED
 
@@ -89,13 +89,13 @@ class CheckpointFolderError(RunError):
     def __init__(self, folder: str, reason: str, *, savepoint: bool = False) -> None:
         self.folder = folder
         self.reason = reason
-        advice = "Point `checkpoint` at a folder that this process can create and write."
+        advice = "Set `checkpoint` to a folder that this process can create and write."
         if savepoint:
             advice = "Use a savepoint folder that this process can create, read and write."
         if any(words in reason for words in _WITHOUT_JARS):
             advice = (
-                "Spark lacks the jars of this file system. Copy them to pyspark's folder `jars`, in the same version "
-                "as the hadoop-client-api there. Those of s3a:// are downloaded automatically."
+                "Spark lacks the jars of this file system. Copy these jars to pyspark's folder `jars`, in the same "
+                "version as its hadoop-client-api. The jars of s3a:// are downloaded automatically."
             )
         if NO_SPACE in reason:
             self.exit_code, advice = FAILED, "Free space there, then try again."
@@ -134,7 +134,7 @@ class DeadLettersError(RunError):
 
 
 class LetterError(RunError):
-    """There is no such dead letter, or no record that could be sent back for it."""
+    """A dead letter does not exist, or there is no record that could be sent back for it."""
 
     exit_code = REFUSED
 
@@ -146,7 +146,7 @@ class SkipError(RunError):
 
 
 class StrangeCheckpointError(RunError):
-    """The topics were written from a checkpoint that had replaced the present one, which lacks those writes."""
+    """The topics were last written from a checkpoint that had replaced the current one, which lacks these writes."""
 
     exit_code = REFUSED
 
@@ -173,7 +173,7 @@ class ReplayError(RunError):
 
     @property
     def cause(self) -> str:
-        """What is wrong."""
+        """The cause of the error, as text."""
         return (
             f"the checkpoint or savepoint of query {self.query} is older than the result topics, and the batches "
             f"written since cannot be replayed: {self.why}"
@@ -181,7 +181,7 @@ class ReplayError(RunError):
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The remedy, as text."""
         return (
             "Use a later savepoint, or use `rowkind run --reset-state`, which rebuilds the state from the topics. It "
             "changes only those rows of the result topics that differ."
@@ -193,12 +193,12 @@ class LostProgressError(ReplayError):
 
     @property
     def cause(self) -> str:
-        """What is wrong."""
+        """The cause of the error, as text."""
         return f"{self.why}, so it is unknown which batches of query {self.query} were written"
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The remedy, as text."""
         return (
             "Use `rowkind run --reset-state`, which rebuilds the state from the topics. It changes only those rows of "
             "the result topics that differ. Or use a new `checkpoint` and new topics for the sinks."
@@ -213,8 +213,8 @@ class LostResultError(RunError):
     def __init__(self, query: str, harms: Mapping[str, str], lacking: str, *, rebuilds: bool) -> None:
         """Create the error.
 
-        `harms` maps each topic to what happened to it. `rebuilds`: a rebuild is requested, and loses no row. `lacking`
-        says why a rebuild requested by the job file would lose rows.
+        `harms` maps each topic to a description of its damage. `rebuilds`: a rebuild is requested, and loses no row.
+        `lacking`: why a rebuild that the job file requests would lose rows, empty if it would not.
         """
         self.query = query
         self.topics = tuple(harms)
@@ -223,15 +223,15 @@ class LostResultError(RunError):
         refused = f"The query cannot be rebuilt, as `on_lost: rebuild` requests: {lacking}. " if lacking else ""
         kept = "Make the topic keep all records (retention.ms=-1, retention.bytes=-1). " if "first" in self.why else ""
         super().__init__(
-            f"{self.why} since query {query} wrote there, so the topic no longer equals the query's result.\n"
+            f"{self.why} since the last write of query {query}, so the topic no longer equals the query's result.\n"
             f"{refused}{kept}`rowkind run --upgrade` rebuilds the query from its source topics and writes the missing "
-            "rows; with `on_lost: rebuild` in the sink, the job does so by itself. With `on_lost: ignore`, the query "
-            "continues, and the topic stays as it is."
+            "rows; with `on_lost: rebuild` in the sink, the job does this automatically. With `on_lost: ignore`, the "
+            "query continues, and the topic stays as it is."
         )
 
 
 class TopicsHeldError(RunError):
-    """Result topics hold rows that no checkpoint accounts for. Writing the results again would duplicate these rows."""
+    """Result topics contain rows, but there is no checkpoint for them. A new run would write these rows twice."""
 
     exit_code = REFUSED
 
@@ -246,13 +246,13 @@ class TopicsHeldError(RunError):
 
 
 class SupersededError(RunError):
-    """A later run of the same job has taken over; the present run has nothing more to do."""
+    """A later run of the same job has taken over, so the current run stops."""
 
     def __init__(self, job: str, query: str) -> None:
         self.job = job
         self.query = query
         super().__init__(
-            f"a later run of job {job} has taken over the checkpoint of query {query}, so this one has stopped.\n"
+            f"a later run of job {job} has taken over the checkpoint of query {query}, so this run has stopped.\n"
             "Run only one instance of a job at a time. Nothing is lost or written twice: the later run continues from "
             "here."
         )
@@ -278,16 +278,16 @@ class TopicGoneError(RunError):
             f"query {query} has waited {seconds:.0f} s for a topic that existed before: {why}\n"
             "If the topic was deleted permanently, remove its table or sink from the job. If you create it again, then "
             "start the job with `rowkind run --reset-state`, which rebuilds state and results from the topics. With "
-            "`on_recreated: restart` in the table's `start`, a running job does so by itself."
+            "`on_recreated: restart` in the table's `start`, a running job does this automatically."
         )
 
 
 class RebuildError(RunError):
-    """A query cannot continue from its checkpoint, and the job asks for a rebuild in that case."""
+    """A query cannot continue from its checkpoint, and the job's settings request a rebuild in that case."""
 
 
 class QueryFailedError(RunError):
-    """A streaming query stopped by itself."""
+    """A streaming query stopped unexpectedly."""
 
     def __init__(self, query: str, reason: str, error: type[RowkindError] | None) -> None:
         self.query = query
@@ -304,7 +304,7 @@ class QueryFailedError(RunError):
 
 
 class WorkerBugError(QueryFailedError):
-    """A worker raised an exception that this code does not expect. Report it; the same batch would fail again."""
+    """A worker raised an unexpected exception. Report this bug; the same batch would fail again."""
 
     exit_code = BUG
 

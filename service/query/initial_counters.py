@@ -1,8 +1,8 @@
-"""The counters of a query that start at 0 before anything is counted.
+"""A query's counters that start at 0 before anything is counted.
 
-Prometheus computes growth between two values. A counter that first appears with a count shows no growth, so the first
-dead letter would raise no alert. Of row kinds, only that of a new row starts at 0: `+I`, and `+U` for an upsert sink.
-Counters of the other kinds appear with their first row.
+Prometheus computes growth between two values. If a counter first appeared with a count above 0, it would show no
+growth, so the first dead letter would not raise an alert. Among the counters by row kind, only the one for new rows
+starts at 0: `+I`, or `+U` for an upsert sink. Counters of the other kinds appear with their first row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowkind.service.physical.graph import Graph
 
 
 def births(graph: Graph) -> Counters:
-    """Return each of these counters with the value 0."""
+    """Return a query's counters with the value 0."""
     return dict.fromkeys(_samples(graph), 0.0)
 
 

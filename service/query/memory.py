@@ -1,7 +1,7 @@
 """The in-memory engine: runs a graph batch by batch in this process, with state in dicts.
 
-It runs the same stage loop as Spark's tasks (`service.execute.stage`), with all operators as one stage of one shard. It
-serves `rowkind try` and tests.
+It runs the same stage loop as Spark's tasks (`service.execute.stage`), with all operators in one stage with one shard.
+`rowkind try` and tests use it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ OnUnmatched = Callable[[str, Changes], None]
 """Called with the node and the retractions that found no row."""
 
 OnFailed = Callable[[str, LeftOut], None]
-"""Called with the owner of the rows that were left out, in words, and with the rows."""
+"""Called with a name for the table or operator whose rows were left out, and with these rows."""
 
 Watch = Callable[[Exit, Batch], None]
-"""Called with the batch that leaves by an exit."""
+"""Called with an exit and the batch that leaves through it."""
 
 
 NOT_TRUNCATED: Mapping[str, int] = MappingProxyType({})
 
 _RECORD = "change {0.offset}"
-"""How a message names a change in a file of changes."""
+"""How messages refer to a change in the input file."""
 
 
 class MemoryState:
@@ -55,11 +55,11 @@ class MemoryState:
         self._stores = dict(stores or {})
 
     def store(self, name: str) -> MemoryStore:
-        """Return the blobs of the arrangement of this name."""
+        """Return the blobs of the arrangement with this name."""
         return self._stores.setdefault(name, MemoryStore())
 
     def items(self) -> Iterator[tuple[str, MemoryStore]]:
-        """Yield each arrangement with its name, `<state of the operator>.<name>`."""
+        """Yield each arrangement's full name, `<operator's state>.<name>`, and its blobs."""
         yield from self._stores.items()
 
     def copy(self) -> MemoryState:
@@ -68,12 +68,12 @@ class MemoryState:
 
 
 class MemoryEngine:
-    """Keeps the state of some sinks' queries between batches.
+    """Runs the queries of some sinks, and keeps their state between batches.
 
-    `unmatched` is called with retractions that found no row; the policy for them is the caller's. `broken` is called
-    for each violation of a table's declared constraints in a batch. `failed` is called with rows that were left out
-    because an expression failed on them. `watch` is called with every batch that moves between nodes. `late` is called
-    with late changes.
+    `unmatched` is called with retractions that found no row; the caller decides what to do about them. `broken` is
+    called for each violation of a table's declared constraints in a batch. `failed` is called with rows that were left
+    out because an expression failed on them. `watch` is called with every batch that moves between nodes. `late` is
+    called with late changes.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class MemoryEngine:
     def batch(
         self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
     ) -> dict[str, Changes]:
-        """Return the net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
+        """Process a batch at time `now`, in ms since the epoch, and return the net changes of each sink's result.
 
-        `rows` are the changes of each table, under the table's declared record. With `ended` there is no further input,
-        so every watermark and the processing time pass all times. `truncated` holds the arrival numbers of truncations
-        of tables.
+        `rows`: each table's changes, encoded with the table's declared record. `ended`: there is no further input, so
+        every watermark and the processing time move past all times. `truncated`: the arrival number of each truncated
+        table's truncation.
         """
         before = self._watermarks
         self._watermarks = after = before.moved(
@@ -160,7 +160,7 @@ class MemoryEngine:
 
 
 def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> TimeMarks:
-    """Return the marks of these rows for tables whose watermark an operator follows."""
+    """Return the watermarks implied by these rows, for tables whose watermark an operator uses."""
     timed = [each.scan for each in of.scans if each.scan.source.table in of.timed_tables]
     if ended:
         return {NO_TABLE: {0: END}} | {scan.source.table: {0: END} for scan in timed}
@@ -173,7 +173,7 @@ def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> Time
 
 
 def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
-    """Return the rows of a scan's table, with the columns that the scan reads."""
+    """Return the rows of a scan's table, reduced to the columns that the scan reads."""
     rows = tables.get(scan.source.table, Rows.empty())
     if scan.calc.input.names == scan.source.declared.names or not len(rows):
         return rows
@@ -184,9 +184,9 @@ def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
 class Fold:
     """The current rows of a changelog: a multiset, or the last row per key for an upsert stream.
 
-    `forgets`: the changelog comes from operators with a TTL. They may retract a row derived from an expired row, or one
-    that was never emitted. Such a retraction finds nothing and changes nothing. Without TTL there are no such
-    retractions. `alike` returns the bytes by which rows are compared, by default their own.
+    `forgets`: the changelog comes from operators with a TTL. They may retract a row that was derived from an expired
+    row, or a row that was never emitted. Such a retraction has no effect. Without a TTL, there are no such retractions.
+    `alike`: returns the bytes by which rows are compared, by default the rows' own bytes.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Fold:
 
     @property
     def payloads(self) -> list[bytes]:
-        """Every row, repeated by its number of occurrences."""
+        """Every row, repeated as often as it occurs."""
         if self._keyed:
             return list(self._by_key.values())
         assert all(count > 0 for count in self._rows.values()), "a result retracts only rows that it contains"

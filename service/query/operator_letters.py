@@ -1,8 +1,8 @@
-"""Dead letters for rows at operators: unmatched retractions, late rows, and rows on which an expression fails.
+"""Dead letters from operators: unmatched retractions, late rows, and rows on which an expression fails.
 
-The value is the row as JSON, with the columns that reached the operator. A row of a table has an origin, which locates
-the source record. A row that another operator made, or that comes from one of several inputs, has none. If rows were
-pre-aggregated on their way to an aggregate, only their group is known.
+The value is the row as JSON, with the columns that reached the operator. A row that comes directly from a table has an
+origin, which identifies the source record. A row that another operator produced, or that comes from one of several
+inputs, has no origin. If rows were pre-aggregated before they reached an aggregate, only their group is known.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from rowkind.service.physical.tree import clock, walk
 
 @dataclass(frozen=True)
 class UnmatchedLetters:
-    """Makes the dead letters of an operator's unmatched retractions. It pickles."""
+    """Creates dead letters for an operator's unmatched retractions. Instances can be pickled."""
 
     node: PhysicalOperator
 
     def __call__(self, lost: Changes) -> pa.BinaryArray:
-        """Return the dead letter of each of these retractions that reached the operator."""
+        """Return one dead letter for each retraction, with the row as it reached the operator."""
 
         def why(kind: RowKind, _at: int) -> str:
             return f"{kind.symbol} of a row that does not exist (never inserted, already deleted, or expired)"
@@ -50,12 +50,12 @@ class UnmatchedLetters:
 
 @dataclass(frozen=True)
 class LateLetters:
-    """Makes the dead letters of changes that were late for an operator. It pickles."""
+    """Creates dead letters for changes that reached an operator late. Instances can be pickled."""
 
     node: PhysicalOperator
 
     def __call__(self, late: Changes, watermark: int) -> pa.BinaryArray:
-        """Return the dead letter of each of these changes, at this watermark in ms."""
+        """Return one dead letter for each of these changes. `watermark`: the current watermark in ms."""
         of = clock(self.node)
         assert of is not None, "late rows exist only with a watermark"
         over = Lateness(self.node).times(late)
@@ -70,14 +70,14 @@ class LateLetters:
 
 
 def _moment(ms: int) -> str:
-    """Return a time of a row or a watermark as text, in UTC."""
+    """Return the time of a row or a watermark as text, in UTC."""
     if ms >= END:
         return "the end of the input"
     return f"{moment_text(ms, PER_SECOND['millis'])}Z"
 
 
 def tells_late(node: PhysicalOperator) -> bool:
-    """Whether late changes of an operator become dead letters."""
+    """Return whether an operator's late changes become dead letters."""
     of = clock(node)
     tables = {table for table, _ in of.tables} if of is not None and any(node.closings) else set()
     marks = (
@@ -88,12 +88,12 @@ def tells_late(node: PhysicalOperator) -> bool:
 
 @dataclass(frozen=True)
 class LeftOutLetters:
-    """Makes the dead letters of an operator's output rows on which an expression failed. It pickles."""
+    """Creates dead letters for an operator's output rows on which an expression failed. Instances can be pickled."""
 
     node: PhysicalOperator
 
     def __call__(self, left_out: LeftOut) -> pa.BinaryArray:
-        """Return the dead letter of each inserted row."""
+        """Return one dead letter for each inserted row."""
         rows = decode(self.node.calc.input, left_out.rows.payload)
         told = zip(left_out.rows.kind.tolist(), rows, left_out.reasons, strict=True)
         return binary(self._letter(row, reason) for kind, row, reason in told if WEIGHTS[kind] > 0)
@@ -105,14 +105,14 @@ class LeftOutLetters:
 
 
 def sides(node: PhysicalOperator) -> tuple[str, ...]:
-    """Return the names of an operator's sides: the nodes that they come from."""
+    """Return the name of each of an operator's sides, which is the name of the node that feeds it."""
     # Side 2 of a NOT IN has its facts; side 1 of an aggregate has sums of its rows.
     more = node.facts[:1] if isinstance(node, PhysicalJoin) else node.sides * isinstance(node, PhysicalAggregate)
     return tuple(map(_name, (*node.sides, *more)))
 
 
 def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[PhysicalNode, Record, pa.BinaryArray]:
-    """Return the source of a side's changes, and the changes as rows of a record."""
+    """Return the node that a side's changes come from, and the changes as rows with their record."""
     if isinstance(node, PhysicalAggregate) and side == PARTIAL:
         aggregation = node.aggregation
         groups = group_of_sums(spec_of(aggregation), payloads)
@@ -125,7 +125,7 @@ def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[
 def _letters(
     node: PhysicalOperator, changes: Changes, error: str, why: Callable[[RowKind, int], str]
 ) -> pa.BinaryArray:
-    """Return the dead letter of each of the changes that reached an operator."""
+    """Return one dead letter for each of these changes, which reached an operator."""
     letters: list[bytes | None] = [None] * len(changes)
     for side in np.unique(changes.side).tolist():
         members = np.flatnonzero(changes.side == side)

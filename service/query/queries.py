@@ -1,7 +1,7 @@
-"""Assigns the sinks of a job to queries.
+"""Assigns a job's sinks to queries.
 
-All sinks share one query, except isolated sinks and sinks added to a job that has already run. The existing sinks
-continue from their position. The new ones read their topics from the start, in a query of their own.
+All sinks share one query, except isolated sinks and sinks added to a job that has already run. Existing sinks continue
+from their position. New sinks read their topics from the start, in a separate query.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def planned(
     recorded: Mapping[str, tuple[Iterable[str], Kept]] | None = None,
     facts: Mapping[str, Fingerprint] | None = None,
 ) -> dict[str, PlannedQuery]:
-    """Return the queries of a job by their names.
+    """Return a job's queries by name.
 
     `recorded` maps each query with a checkpoint to its sinks and the views that they share. `facts` maps each sink to
     its fingerprint. Raises PlanError or JobError.
@@ -37,7 +37,7 @@ def planned(
 
 
 def planned_whole(job: Job) -> dict[str, PlannedQuery]:
-    """Plan as `planned` does, but report all sinks that are refused. Raises PlanError, QueriesError or JobError."""
+    """Plan as `planned` does, but report every sink whose plan fails. Raises PlanError, QueriesError or JobError."""
     try:
         return planned(job)
     except PlanError as error:
@@ -56,7 +56,7 @@ def _refusals(job: Job) -> Iterator[PlanError]:
 
 
 def queries(job: Job, recorded: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[str]]:
-    """Return the names of the sinks of each query. `recorded` has those of the queries with checkpoints."""
+    """Return the sink names of each query. `recorded`: the sink names of each query that has a checkpoint."""
     before = recorded or {}
     found: dict[str, list[str]] = {}
     added = ""
@@ -71,6 +71,6 @@ def queries(job: Job, recorded: Mapping[str, Sequence[str]] | None = None) -> di
 
 
 def _new(name: str, taken: Sequence[str]) -> str:
-    """Return a name for a query whose first sink has this name."""
+    """Return an unused name for a query whose first sink is called `name`."""
     names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
     return next(each for each in names if each not in (MAIN, *taken))

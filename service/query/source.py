@@ -1,8 +1,8 @@
 # ruff: noqa: N802 - the methods' names are Spark's
 """Spark's view of the topics that a query reads: a streaming Python Data Source whose rows are blocks.
 
-`service.kafka` does the reading. Spark creates the source again in several short-lived processes, one after the other,
-before the first row. Each of them asks for very little. So slow imports are inside the methods that need them.
+`service.kafka` reads the topics. Before the first row, Spark creates the source in several short-lived processes, one
+after the other. Each process needs only a small part of it, so slow imports are inside the methods that need them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from rowkind.service.kafka.planning import Planner
 
 SOURCE = "rowkind-kafka"
-"""The format's name for `spark.readStream`."""
+"""The format name for `spark.readStream`."""
 
 
 class KafkaSource(DataSource):
-    """Topics as blocks. Its one option is `spec.OPTION`, a `SourceSpec`."""
+    """A data source that reads topics as blocks. Its only option is `spec.OPTION`, an encoded `SourceSpec`."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format name."""
         return SOURCE
 
     def schema(self) -> str:
-        """The columns of every edge."""
+        """Return the columns of every edge."""
         return EDGE_SCHEMA
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: ARG002 - Spark's interface
@@ -50,10 +50,10 @@ class KafkaSource(DataSource):
 
 @dataclass
 class ReadTask(InputPartition):
-    """The ranges that one task reads in a batch. `extent` is the batch's end, an `Offset` as JSON, and `now` its time.
+    """The ranges that one task reads in a batch. `extent`: the batch's end, an `Offset` as JSON; `now`: its time.
 
-    The `first` task of a batch also starts operators that need no rows (`opens`), and makes operators report the size
-    of their state (`reports`).
+    The `first` task of a batch also starts operators that need no rows (`opens`), and asks operators to report their
+    state sizes (`reports`).
     """
 
     ranges: tuple[Range, ...]
@@ -65,17 +65,17 @@ class ReadTask(InputPartition):
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on the driver, and reads ranges in the workers, to which it is sent pickled."""
+    """Plans batches on the driver, and reads ranges in workers, which receive it pickled."""
 
     def __init__(self, option: str) -> None:
         self._option = option
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a query without a checkpoint begins."""
+        """Return the offset at which a query without a checkpoint begins."""
         return self._planner.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the job's rows per batch."""
+        """Return the job's maximum number of rows per batch."""
         return ReadMaxRows(self._spec.rows_per_batch)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is begin else end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to the present ends and no further."""
+        """Limit reading to the topics' current ends."""
         self._planner.stop_at_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -97,7 +97,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [first, *others]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the blocks of one task as they are made."""
+        """Yield the blocks of one task as they are produced."""
         from rowkind.service.kafka.reading import worker_reading  # noqa: PLC0415 -- see the module's docstring
 
         assert isinstance(partition, ReadTask), "Spark passes partitions that this reader has returned"

@@ -1,8 +1,8 @@
-"""The end of a query: each task of the last stage writes its blocks, and reports its counters to the driver.
+"""The output of a query: each task of the last stage writes its blocks, and reports its counters to the driver.
 
-No rows reach Spark's own sink. A sink in Python would need two more worker processes, through which everything written
-would have to pass, and a driver process that is asked to commit. There is nothing left to commit: a task that has
-written has committed (`service.kafka.transaction`), and a repeated task writes nothing twice.
+Spark's own sink receives no rows. A Spark sink in Python would need two more worker processes, through which all output
+would have to pass, and a driver process for commits. No separate commit is needed: a task that has written has also
+committed (`service.kafka.transaction`), and a repeated task writes nothing twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Report:
 
 
 class _Together(AccumulatorParam[list[Report]]):
-    """Concatenates reports. The list is changed in place, so that it can be emptied in between."""
+    """Concatenates reports. The list is changed in place, so that `Reports.take` can empty it."""
 
     def zero(self, value: list[Report]) -> list[Report]:  # noqa: ARG002 - Spark's interface
         return []
@@ -46,13 +46,13 @@ class _Together(AccumulatorParam[list[Report]]):
 
 
 class Reports:
-    """The reports of the tasks of a query, in the order in which the tasks ended."""
+    """The reports of a query's tasks, in the order in which the tasks ended."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.accumulator: Accumulator[list[Report]] = spark.sparkContext.accumulator([], _Together())
 
     def take(self) -> list[Report]:
-        """Take the reports since the last call. A batch's reports arrive before Spark says that the batch is done."""
+        """Remove and return all reports. A batch's reports arrive before Spark announces the end of the batch."""
         there = self.accumulator.value
         return [there.pop(0) for _ in range(len(there))]
 
@@ -71,7 +71,7 @@ class TaskWriter:
         self._reports += [Report(of, write_them(self._spec, of, blocks))]
 
     def after(self, blocks: DataFrame) -> DataFrame:
-        """Write the rows of an edge in the tasks that have them, and return no rows."""
+        """Write an edge's rows in the tasks that have them. The returned DataFrame is empty."""
         return blocks.mapInArrow(self._all, EDGE_SCHEMA)
 
     def _all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

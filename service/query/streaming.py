@@ -1,11 +1,11 @@
-"""Runs the graph of a query as a Spark streaming query.
+"""Runs a query's graph as a Spark streaming query.
 
     one Kafka source ─▶ shuffle by shard ─▶ level 1 ─▶ shuffle by shard ─▶ level 2 ─▶ … ─▶ [shuffle ─▶] one writer
 
-Every edge is (shard, level, block). A level is a stateful stage whose members are all operators of equal depth. Blocks
-for a deeper level pass through it. So the cost of a stage, at the start and in every batch, is paid per level and not
-per operator, and all sinks of the query have the same position after every batch. The tasks of the last level write
-their own output, unless it must first move to other tasks.
+Every edge has rows of the form (shard, level, block). A level is a stateful stage that contains all operators of the
+same depth. Blocks for deeper levels pass through it unchanged. A stage's fixed cost, at the start and in every batch,
+is therefore paid once per level and not per operator. All sinks of the query have the same position after every batch.
+The tasks of the last level write their own output, unless the output must first move to other tasks.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from rowkind.service.spark.placement import one_each, placement
 from rowkind.service.spark.processor import Level, OperatorProcessor, over_shards
 
 _MOST_ASKED = 5
-"""The number of times a source is asked what it offers if its process ends each time."""
+"""The maximum number of attempts to load a source whose process exits each time."""
 
 
 @dataclass(frozen=True)
 class Deployment:
     """The parameters of a query in addition to its graph.
 
-    - `name`: the query's name. `forms`: how its sinks are written, by name.
+    - `name`: the query's name. `forms`: the formats of its sinks, by sink name.
     - `reports`: the counters of the tasks that write.
     - `drain`: a file on the driver. Once it exists, the source offers nothing new.
-    - `shards` of state, in as many partitions as each stage has `tasks`.
+    - `shards`: the number of shards of the state. `tasks`: the number of each stage's tasks and state partitions.
     - `run`: the name of this run of the job (`service.kafka.progress`).
-    - `filling`: if not empty, the query reads what there is now and ends, and writes to topics of its own, whose names
-      end with this token.
-    - `stops`: the query ends when there is nothing new.
-    - `replays`: the source first offers the batches of `replay_file`, and with `replay_only` nothing else.
+    - `filling`: if not empty, the query reads up to the topics' current ends and then stops. It writes to temporary
+      topics, whose names end with this token.
+    - `stops`: the query stops when there is nothing new to read.
+    - `replays`: the source first offers the batches of `replay_file`. `replay_only`: it offers no other batches.
     - `written`: see `WriterSpec`. `excused`: see `SourceSpec`.
     """
 
@@ -75,12 +75,12 @@ class Deployment:
 
     @property
     def once(self) -> Self:
-        """The same deployment, ending after the current batch."""
+        """The same deployment for a query that stops after the current batch."""
         return replace(self, stops=True, replays=False, replay_only=True)
 
     @property
     def forward(self) -> Self:
-        """The same deployment, ending when everything is replayed."""
+        """The same deployment for a query that stops when all batches are replayed."""
         return replace(self, stops=True, replay_only=True)
 
     @property
@@ -99,7 +99,7 @@ def register(spark: SparkSession) -> None:
 
 
 def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
-    """Start a query. It runs until it is stopped or fails; a filling query ends when it has read what there is."""
+    """Start a query. It runs until it is stopped or fails; a filling query stops at the topics' current ends."""
     blocks = source_of(spark, to_option(source(graph, at)))
     write = TaskWriter(writer(graph, at), at.reports)
     result = assemble(graph, at.job, levels(graph, at.job, at.shards, at.excused), blocks, at.tasks, write)
@@ -110,10 +110,10 @@ def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) ->
 
 
 def source_of(spark: SparkSession, option: str) -> DataFrame:
-    """Return the blocks that a source offers, as `to_option` describes it.
+    """Return the blocks of a source. `option`: its specification, encoded by `to_option`.
 
-    Spark asks a process about the source, and keeps that process for the next call. If the process has ended by then,
-    the call fails, and the next call starts another process. Raises SourceLostError.
+    Spark loads the source in a process that it keeps for the next call. If this process has exited by then, the call
+    fails, and the call after it starts a new process. Raises SourceLostError.
     """
     reader, why = spark.readStream.format(SOURCE).option(OPTION, option), ""
     for _ in range(_MOST_ASKED):
@@ -129,8 +129,8 @@ def assemble(
 ) -> DataFrame:
     """Return the blocks for the writer, computed from the blocks `read`.
 
-    There are `tasks` tasks, and all blocks of one shard are in one task. If the blocks have been passed to `write`, the
-    result is empty.
+    There are `tasks` tasks, and all blocks of a shard are in the same task. If the blocks have been passed to `write`,
+    the result is empty.
     """
     moves = graph.exchange or job.atomic
     cache, limits = job.budget.cache, DEFAULT_LIMITS
@@ -152,28 +152,28 @@ def assemble(
 
 
 def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
-    """Return shards and levels at which an operator emits rows without any input."""
+    """Return the shards and levels at which operators emit rows without any input."""
     levels = {each.level for each in graph.operators if always_runs(each.node)}
     return tuple((shard_without_key(shards), level) for level in sorted(levels))
 
 
 def due_file(at: Deployment) -> Path:
-    """Return the query's file on the driver that says when work is due without rows; it is next to the drain file."""
+    """Return the driver's file with the time at which a batch without rows is due. It is next to the drain file."""
     return at.drain.with_name(f"{at.name}.due")
 
 
 def replay_file(at: Deployment) -> Path:
-    """Return the query's file on the driver with the batches to replay."""
+    """Return the driver's file with the batches that the query replays."""
     return at.drain.with_name(f"{at.name}.replay")
 
 
 def registry_file(at: Deployment) -> Path:
-    """Return the query's file on the driver that says how long the registry has not answered its tasks."""
+    """Return the driver's file in which the query's tasks report for how long the registry has not answered."""
     return at.drain.with_name(f"{at.name}.registry")
 
 
 def levels(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozenset()) -> list[Level]:
-    """Return the levels of a graph, whose members make the dead letters that the job asks for."""
+    """Return a graph's levels. Their members create the dead letters that the job requests."""
     found: list[list[Member]] = [[] for _ in range(graph.levels)]
     for each, of in zip(members(graph, shards), graph.operators, strict=True):
         node = of.node
@@ -191,7 +191,7 @@ def levels(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozen
 
 
 def source(graph: Graph, at: Deployment) -> SourceSpec:
-    """Return the specification of what a query reads."""
+    """Return the specification of a query's source."""
     labels = placement(at.shards)
     return SourceSpec(
         scans=graph.scans,
@@ -201,7 +201,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         writer=graph.writer,
         writers=one_each(labels, at.tasks),
         opens=opens(graph, at.shards),
-        # A query that has lost its deepest operators keeps their levels, which only pass blocks on to the writer.
+        # If a query's deepest operators were removed, their levels remain, and only pass blocks on to the writer.
         levels=tuple(sorted({each.level for each in graph.operators})),
         timed_tables=graph.timed_tables,
         timed_levels=graph.timed_levels,
@@ -221,7 +221,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
 
 
 def writer(graph: Graph, at: Deployment) -> WriterSpec:
-    """Return the specification of what a query writes."""
+    """Return the specification of a query's writer."""
     return WriterSpec(
         job=at.job.name,
         query=at.name,

@@ -1,4 +1,4 @@
-"""The topics of a job: those it reads, those it writes, and the schemas it writes with."""
+"""A job's topics: the topics that it reads, the topics that it writes, and the schemas of the latter."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery
 
 PlannedQueries = Mapping[str, PlannedQuery]
-"""The plans of each query, by its name."""
+"""The plans of a job's queries, by query name."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A job's external systems: Kafka's settings under librdkafka's names, and the registry."""
+    """A job's external systems: Kafka, as settings with librdkafka's names, and the registry."""
 
     kafka: dict[str, str]
     registry: Registry
@@ -53,7 +53,7 @@ def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
 
 
 def register(sink: PhysicalSink, at: Connection) -> Forms:
-    """Return how a sink's keys and values are written, and register Avro schemas.
+    """Return the formats of a sink's keys and values. Avro schemas are registered.
 
     Raises ChangelogError or RegistryError.
     """
@@ -70,7 +70,7 @@ def _all(job: Job, queries: PlannedQueries) -> list[Topic]:
 
 
 def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
-    """Return the topics that the queries write to; with `may`, only the topics of sinks that the job may create."""
+    """Return the topics that the queries write. If `may` is set, return only those that the job may create."""
     wanted: list[Topic] = []
     for query, planned in queries.items():
         own = [(sink, job.sinks[sink.name]) for sink in planned.sinks if job.sinks[sink.name].create or not may]
@@ -92,6 +92,6 @@ def _as_it_should_be(name: str, mode: ChangelogMode) -> Topic:
 
 
 def _read(queries: PlannedQueries) -> dict[str, ChangelogMode]:
-    """Return the topics of the tables with their changelog modes."""
+    """Return the tables' topics, with their changelog modes."""
     scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
     return {node.source.topic: node.source.mode for node in scans if isinstance(node, PhysicalScan)}

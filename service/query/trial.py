@@ -1,8 +1,8 @@
 """`rowkind try`: runs a sink's query over a file of changes, without Kafka.
 
-The input has one JSON object per line, `{"table": "orders", "op": "+I", "row": {…}}`, taken in order in batches of a
-given number of lines. The output is JSON lines too: the net changes of each batch, or with `fold` the rows that remain
-at the end.
+The input has one JSON object per line, `{"table": "orders", "op": "+I", "row": {…}}`. The lines are processed in order,
+in batches of a given number of lines. The output has JSON lines too: the net changes of each batch, or, if `fold` is
+set, the rows that remain at the end.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from rowkind.service.query.memory import Fold, MemoryEngine
 
 
 class TrialBatch(dict[str, Rows]):
-    """The changes of each table, under the record that the job declares for it.
+    """Each table's changes in a batch, encoded with the record that the job declares for the table.
 
-    `clock` is the time of the batch in ms; None for the present time. With `ended` there is no further input.
+    `clock`: the time of the batch in ms, None for the current time. `ended`: there is no further input.
     """
 
     clock: int | None = None
@@ -49,7 +49,7 @@ class TrialBatch(dict[str, Rows]):
 
 
 Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch]], Iterator[Changes]]
-"""Runs a plan over batches and returns the net changes of each, under the sink's value record, keyed by its key."""
+"""Runs a plan over batches. Yields each batch's net changes, with the sink's value record and key."""
 
 EXPECTED = 'expected {"table": "…", "op": "+I", "row": {…}}'
 _ALLOWED = {"append": ("+I",), "retract": ("+I", "-U", "+U", "-D"), "upsert": ("+I", "+U", "-D")}
@@ -62,7 +62,7 @@ class InputError(RowkindError):
 
 
 class UnmatchedError(RunError):
-    """A retraction found no row, and the job says `unmatched: fail`."""
+    """A retraction found no row, and the job has `unmatched: fail`."""
 
 
 _CLOCK = Record.of({"clock": "TIMESTAMP(3) NOT NULL"})
@@ -76,10 +76,10 @@ class _Line:
 
 
 def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_rows: int) -> list[TrialBatch]:
-    """Read the changes in the lines of a file, in at least one batch. Raises InputError for the first invalid line.
+    """Read the changes in a file's lines into at least one batch. Raises InputError for the first invalid line.
 
-    A line is JSON, or its parsed value. A line with a clock begins a batch. Its time also applies to the batches after
-    it, and to those before the first such line.
+    A line is JSON text or its parsed value. A line with a clock begins a new batch. Its time also applies to later
+    batches. The time of the first clock also applies to earlier batches.
     """
     records: dict[str, Record] = {}
     tables: list[tuple[int, str, _Line]] = []
@@ -119,7 +119,7 @@ def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_ro
 
 
 def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
-    """Add a last batch that ends time, if an operator follows a watermark or the processing time."""
+    """Add a last batch that marks the end of the input, if an operator uses a watermark or the processing time."""
     if any(clock.tables or clock.processing for clock in graph([sink]).clocks):
         last = TrialBatch()
         last.clock, last.ended = batches[-1].clock, True
@@ -138,7 +138,7 @@ def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArra
 
 
 def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping[str, Any]) -> tuple[str, _Line] | int:
-    """Return the table and the change of a line, or the time in ms of a line with a clock."""
+    """Return a line's table and change, or the time in ms if the line has a clock."""
     change = _parsed(line) if isinstance(line, str) else line
     if isinstance(change, Mapping) and list(change) == ["clock"]:
         return int(check_row(_CLOCK, change)["clock"])
@@ -151,7 +151,9 @@ def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping
         raise ValueProblem(f"there is no table {table!r}{near(str(table), job.tables)}")
     mode = job.tables[table].changelog
     if symbol not in _ALLOWED[mode]:
-        raise ValueProblem(f"op {symbol!r} in a table of mode {mode}: expected {' or '.join(_ALLOWED[mode])}")
+        raise ValueProblem(
+            f"op {symbol!r} is not allowed in a table with mode {mode}: expected {' or '.join(_ALLOWED[mode])}"
+        )
     if table not in records:
         records[table] = declared(job, table)
     row, record = change["row"], records[table]
@@ -205,7 +207,7 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
 def results(
     job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine, *, fold: bool
 ) -> Iterator[str]:
-    """Yield the lines to print: each change of the result, or with `fold` each remaining row, in order."""
+    """Yield the lines to print, in order: each change of the result, or, if `fold` is set, each remaining row."""
     if fold:
         for row in decode(sink.value, folded(job, sink, batches, engine)):
             yield json.dumps({"row": row}, ensure_ascii=False)
@@ -227,7 +229,7 @@ def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: 
 
 
 def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:
-    """Return the tables that have changes in the batches and that the query does not read."""
+    """Return the tables that have changes in the batches but that the query does not read."""
     read_ = {node.source.table for node in walk(sink) if isinstance(node, PhysicalScan)}
     return sorted({table for batch in batches for table in batch} - read_)
 

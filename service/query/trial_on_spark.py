@@ -1,7 +1,7 @@
-"""`rowkind try --engine spark`: the same query with its state on RocksDB, fed from files instead of Kafka.
+"""`rowkind try --engine spark`: runs the query on Spark, with state in RocksDB, and input from files instead of Kafka.
 
-The blocks of the scans are written as one file per batch before the query starts, so that every trigger takes exactly
-one batch.
+The scans' blocks are written to one file per batch before the query starts, so that each trigger processes exactly one
+batch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rowkind.service.spark.session import session
 
 
 def on_spark(warn: Callable[[str], None]) -> Engine:
-    """Return the Spark engine in this process. It passes texts about unmatched retractions and late rows to `warn`."""
+    """Return an engine that runs Spark in this process, with warnings about unmatched retractions and late rows."""
 
     def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
         with tempfile.TemporaryDirectory(prefix="rowkind-try-") as scratch:
@@ -55,7 +55,7 @@ def on_spark(warn: Callable[[str], None]) -> Engine:
 def _run(
     job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], scratch: Path, warn: Callable[[str], None]
 ) -> Iterator[Changes]:
-    """Yield the net changes of each batch, from a session of their own. Raises QueryFailedError."""
+    """Yield the net changes of each batch, computed in a separate Spark session. Raises QueryFailedError."""
     spark = session(job.name, master=f"local[{job.parallelism}]", parallelism=job.parallelism, checkpoint=str(scratch))
     try:
         outputs = run_query(spark, job, [sink], batches, scratch)
@@ -70,9 +70,9 @@ def _run(
 def run_query(
     spark: SparkSession, job: Job, sinks: Sequence[PhysicalSink], batches: Sequence[TrialBatch], scratch: Path
 ) -> list[list[Block]]:
-    """Return the blocks that reach the writer in each batch, with `scratch` for source and checkpoint.
+    """Return the blocks that reach the writer in each batch. Raises QueryFailedError.
 
-    Raises QueryFailedError.
+    `scratch`: a folder for the source files and the checkpoint.
     """
     outputs: dict[int, list[Block]] = defaultdict(list)
 
@@ -120,16 +120,16 @@ def write(
 ) -> None:
     """Write the blocks of one batch to a file.
 
-    The file also has a block for each level that runs without rows, and for each shard in which time passes. `clock` is
-    the time of the batch in ms, by default the present time.
+    The file also has a block for each level that runs without rows, and for each shard whose operators depend on time.
+    `clock`: the time of the batch in ms, by default the current time.
     """
     labels = placement(shards)
     opening = ((shard, level, Batch.empty()) for shard, level in opens(of, shards))
     blocks = ((shard, level, Block(batch)) for shard, level, batch in itertools.chain(opening, pieces(parts)))
     passing = ((shard, level, Block(marks=marks)) for level in of.timed_levels for shard in range(shards))
     rows = ((labels[shard], level, block.to_bytes()) for shard, level, block in itertools.chain(blocks, passing))
-    # The file is read once and at once. It is uncompressed, because snappy unpacks a library of its own, perhaps to a
-    # place where it may not.
+    # The file is read once, soon after it is written. It is uncompressed, because snappy unpacks its own library,
+    # perhaps to a folder where this is not allowed.
     now = round(time.time() * 1000) if clock is None else clock
     pq.write_table(pa.Table.from_batches([edge_rows(rows, now)]), path, compression="none")
 

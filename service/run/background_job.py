@@ -1,4 +1,4 @@
-"""A job that runs in a thread of the caller's own Spark session, alongside other work of that session."""
+"""A job that runs in a thread, in the caller's own Spark session, alongside other work in that session."""
 
 from __future__ import annotations
 
@@ -65,26 +65,26 @@ class StartedJob:
 
     @property
     def ready(self) -> bool:
-        """Whether every query has finished a batch, or found nothing to do, and writes its results."""
+        """Whether every query has finished a batch or found nothing to do, and writes to its result topics."""
         return self.running and self._monitor.ready()
 
     def status(self) -> JobStatus:
-        """Return what the job's status page would show now."""
+        """Return the job's current status, as its status page shows it."""
         return self._monitor.status()
 
     def metrics(self) -> str:
-        """Return the job's metrics in Prometheus's format."""
+        """Return the job's metrics in the Prometheus text format."""
         return self._monitor.exposition().decode()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait at most `seconds` until the job has ended, and return whether it has. Raises the error that ended it."""
+        """Wait up to `seconds` for the job to end. Return whether it has ended. Raises the error that ended the job."""
         self._thread.join(seconds)
         if self._failure is not None:
             raise self._failure
         return not self.running
 
     def stop(self) -> None:
-        """Let the job finish its batch, and return when it has. Raises the error that ended it, if it ended before."""
+        """Let the job finish its batch, and wait until the job has ended. Raises the error if the job has failed."""
         self._asked.count += 1
         self.wait()
 
@@ -94,7 +94,7 @@ class StartedJob:
     def __exit__(self, _type: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._asked.count += 1
         self._thread.join()
-        # An exception that is already propagating says more.
+        # An exception that is already propagating is more informative.
         if error is None:
             self.wait()
 
@@ -106,14 +106,14 @@ class StartedJob:
                 life.live(spark, rebuild)
         except Exception as error:  # noqa: BLE001 - any failure is raised again in `wait`
             self._failure = error
-            # If Java itself has ended, the session cannot be queried.
+            # If Java itself has exited, the session cannot be queried.
             with suppress(Py4JError, OSError):
                 if is_stopped(spark):
                     self._failure = SessionStoppedError()
             self._tell(self._failure)
 
     def _tell(self, failure: Exception) -> None:
-        """Report in the status why the job has ended, for the queries whose end has not been reported yet."""
+        """Report in the status why the job ended, for the queries whose end has not been reported yet."""
         queries = self._monitor.status().queries
         known = any(each.state == "failed" for each in queries)
         for each in queries:
@@ -127,12 +127,12 @@ class StartedJob:
 
 
 def _error(query: str, failure: Exception) -> RowkindError:
-    """Return the error that ended a query, in one line or as a Rowkind message."""
+    """Return the failure as a Rowkind error of the query. Text from other errors is reduced to one line."""
     if isinstance(failure, RowkindError):
         return failure
     if ours := surfaced(failure):
         return QueryFailedError(query, ours.message, ours.error)
-    # If Spark reports an exception of a Python process, the last line of the text says most.
+    # If Spark reports an exception in a Python process, the last such line is the most informative.
     raised = _RAISED.findall(str(failure))
     said = raised[-1] if raised else f"{type(failure).__name__}: {failure}".partition("\n")[0]
     return QueryFailedError(query, said, None)

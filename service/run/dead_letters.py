@@ -1,11 +1,12 @@
-"""The dead letters of a job: lists them, shows one, and sends its original record back to the source topic.
+"""A job's dead letters: lists them, shows one, and sends its original record back to the source topic.
 
-A letter is identified by its place in the dead letter topic, `partition:offset`. A replay is recorded in the same
-topic, by a record without key or value after the letter, with the place in its header `rowkind.replayed`. That record
-is in the transaction that sends the original. So an original is sent back once, even if several processes try it or a
+A dead letter is identified by its place in the dead letter topic, `partition:offset`. A replay is recorded in the same
+topic, by a later record without key or value, whose header `rowkind.replayed` contains the place. The same transaction
+sends this record and the original. So an original is sent back only once, even if several processes try to send it or a
 replay fails midway.
 
-A letter of an operator holds a row as JSON. If the letter names the row's source record, that record is sent back.
+An operator's dead letter contains a row as JSON. If the dead letter identifies the row's source record, that record is
+sent back.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Letter:
-    """A record of the dead letter topic. `told` has its Connect headers, by their names without the prefix.
+    """A dead letter, read from its topic. `told`: its Connect headers, by name without the prefix.
 
-    The headers of `record` are those of the original only.
+    `record` has only the headers of the original record.
     """
 
     record: OneRecord
@@ -52,19 +53,19 @@ class Letter:
 
     @property
     def place(self) -> str:
-        """The letter's place in its topic."""
+        """The dead letter's place in its topic, `partition:offset`."""
         return f"{self.record.partition}:{self.record.offset}"
 
     @property
     def origin(self) -> tuple[str, int, int] | None:
-        """Topic, partition and offset of the letter's source record, if it has one."""
+        """Topic, partition and offset of the dead letter's source record, None if it has none."""
         if "topic" not in self.told:
             return None
         return self.told["topic"], int(self.told["partition"]), int(self.told["offset"])
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The letter's entry in a list."""
+        """The dead letter's entry in a list."""
         return {
             "letter": self.place,
             "time": f"{moment_text(self.record.timestamp, PER_SECOND['millis'])}Z",
@@ -76,7 +77,7 @@ class Letter:
 
 
 def letters(job: Job) -> Iterator[Letter]:
-    """Yield the dead letters of a job, in order within a partition. Raises LetterError or ChangelogError."""
+    """Yield a job's dead letters, in order within each partition. Raises LetterError or ChangelogError."""
     topic = _topic(job)
     replayed = {
         place.decode()
@@ -99,22 +100,22 @@ def letters(job: Job) -> Iterator[Letter]:
 
 
 def letter(job: Job, place: str) -> Letter:
-    """Return the letter at a place, `partition:offset`. Raises LetterError or ChangelogError."""
+    """Return the dead letter at a place, `partition:offset`. Raises LetterError or ChangelogError."""
     (found,) = _chosen(job, letters(job), [place])
     return found
 
 
 def replay(job: Job, places: Collection[str]) -> list[Letter]:
-    """Send the originals of these letters back to their topics, unless they have been sent already.
+    """Send the original records of these dead letters back to their topics, unless this has been done before.
 
-    Without places, all bad records are sent. Several queries may have a letter for the same record; such letters count
-    as one. Raises LetterError or ChangelogError.
+    Return the dead letters that were sent. If `places` is empty, all records that no query could decode are sent. If
+    several queries have a dead letter for the same record, it counts once. Raises LetterError or ChangelogError.
     """
     topic = _topic(job)
     producer: Any = Producer(transactional_settings(job.brokers, f"{job.name}-replay", _TRANSACTION_MS))
     sent: list[Letter] = []
     try:
-        # This fences any other process that replays, and makes its sent records visible.
+        # This fences any other process that replays, and makes the records that it sent visible.
         producer.init_transactions(2 * ANSWER_SECONDS)
         # All originals are looked up before anything is sent.
         due = [(each, _original(job.brokers, each)) for each in _due(job, places)]
@@ -132,7 +133,7 @@ def replay(job: Job, places: Collection[str]) -> list[Letter]:
 
 
 def _due(job: Job, places: Collection[str]) -> list[Letter]:
-    """Return the letters to send back. Letters of one record are adjacent."""
+    """Return the dead letters to send back. Dead letters for the same record are adjacent."""
     there = list(letters(job))
     if places:
         origins = {each.origin for each in _chosen(job, there, places) if not each.replayed}
@@ -187,7 +188,7 @@ def _topic(job: Job) -> str:
 def readable(data: bytes | None, schema: bytes | None, registry: Registry) -> Any:
     """Return a key or value in readable form: a row if a schema is found, otherwise JSON, text or hexadecimal.
 
-    `schema` is the content of the header that names the schema, if there is one.
+    `schema`: the value of the header with the schema id, None if there is no such header.
     """
     if data is None:
         return None

@@ -78,7 +78,7 @@ _TRACED = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 @contextmanager
 def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedToStop) -> Iterator[Life]:
-    """Yield the life of a job whose topics exist and are checked, before there is a Spark session.
+    """Create and check a job's topics, before there is a Spark session, and yield the job's `Life`.
 
     Raises:
         RowkindError: With a message for the person on call.
@@ -106,7 +106,7 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
 
 @contextmanager
 def _tracing(job: str) -> Iterator[Traces | None]:
-    """Yield the object that receives batches as traces, if the environment asks for traces."""
+    """Yield an object that sends batches as traces, or None unless the environment requests traces."""
     asked = next((name for name in _TRACED if os.environ.get(name)), None)
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if asked is None or off or os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
@@ -142,7 +142,7 @@ class Life:
         return f"{self.checkpoint}/{self.job.name}"
 
     def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
-        """Start the queries in a session, and supervise them until they stop; with `moves`, only move their state."""
+        """Start the queries in a session and supervise them until they stop. If `moves`, only move their state."""
         if "folder" in (self.job.registry or {}) and not is_local(spark.sparkContext.master):
             log.warning(
                 "schemas are read from a folder: every machine of the cluster must have the folder at the same path"
@@ -183,7 +183,7 @@ class _Queries:
     _running: list[Running] = field(default_factory=list)
 
     def live(self, rebuild: Rebuild, *, moves: bool) -> None:
-        """Start the queries, and supervise them until they stop; with `moves`, only move their state (`rescale`)."""
+        """Start the queries and supervise them until they stop. If `moves`, only move their state (`rescale`)."""
         try:
             register(self.spark)
             with self._asking_checkpoint():
@@ -214,7 +214,10 @@ class _Queries:
         self.life.supervisor.until_it_runs(running)
 
     def _take_over_moved(self, recorded: Mapping[str, Contents], *, may_move: bool) -> None:
-        """Take over the queries whose state has another number of partitions than the job, if the state may move."""
+        """Take over queries whose state has a different number of partitions than the job requests.
+
+        Raises ParallelismError if the state may not move.
+        """
         tasks = self.life.job.parallelism
         moved = {name: each.parallelism for name, each in recorded.items() if each.parallelism != tasks}
         for name, before in moved.items():
@@ -223,10 +226,10 @@ class _Queries:
             self._take_over(name)
 
     def _as_before(self, recorded: Mapping[str, Contents]) -> tuple[PlannedQueries, AbstractSet[str]]:
-        """Return the queries of a job that continues from its checkpoints, and the names of the new ones."""
+        """Return the queries of a job that continues from its checkpoints, and the names of the new queries."""
         chosen = self._planned(lambda: _going_on(self.life.job, self.life.fresh, recorded))
         for name in recorded.keys() - chosen.keys():
-            # The query's sinks are gone, so its topics are free.
+            # The query's sinks were removed, so its claims to their topics must end.
             if any(each.topics for each in self._progress(name)):
                 self._take_over(name)
         return chosen, chosen.keys() - recorded.keys()
@@ -246,7 +249,7 @@ class _Queries:
         return plan.queries, new
 
     def _planned(self, plan: Callable[[], Anew]) -> Anew:
-        """Return a new plan. The registry may be asked for it."""
+        """Return the result of `plan`, which may send requests to the registry."""
         return answered(plan, self.life.supervisor.signals, patience(self.life.job))
 
     def _asking_checkpoint(self) -> AbstractContextManager[None]:
@@ -260,7 +263,7 @@ class _Queries:
         return Checkpoint(self.spark, f"{self.life.folder}/{name}")
 
     def _filling(self, new: PlannedQueries, rebuild: Rebuild) -> set[str]:
-        """Return which of these queries, which have no checkpoint, have result topics with records in them."""
+        """Return the queries without a checkpoint whose result topics have records. May raise TopicsHeldError."""
         topics = {sink.topic: name for name, query in new.items() for sink in query.sinks}
         with self._asking_kafka():
             held = with_records(self.life.connection.kafka, topics)
@@ -271,8 +274,8 @@ class _Queries:
     def _take_over(self, name: str) -> None:
         """Ensure that no earlier run still writes for this query.
 
-        The checkpoint records the name of the new run before Kafka does. A name that is only in Kafka is taken for that
-        of a run with another checkpoint, if nothing has been written since a cut-over.
+        The checkpoint records the new run's name before Kafka does. If nothing has been written since a cut-over, a
+        name that is only in Kafka is taken for the name of a run with another checkpoint.
         """
         checkpoint = self._checkpoint(name)
         run = next_run(*(each.run for each in self._progress(name)), *checkpoint.runs())
@@ -317,7 +320,7 @@ class _Queries:
         return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over, topics)
 
     def _brought_up(self, name: str, whole: Graph, checkpoint: Checkpoint) -> Deployment:
-        """Return how a query with a claimed checkpoint runs, once its state has the job's number of partitions."""
+        """Move the state of a query to the job's number of partitions, and return the query's deployment."""
         there = checkpoint.contents()
         assert there is not None, "the checkpoint was claimed"
         at = Deployment(
@@ -337,22 +340,22 @@ class _Queries:
         works, tasks = self.life.monitor.works, self.life.job.parallelism
         last = begin.last_written(at)
         if last is not None and (last.tasks or at.tasks) != tasks:
-            # A batch must be completed by as many tasks as began it.
+            # A batch must be completed by the same number of tasks that began it.
             at = rescale(checkpoint, at, last.tasks or at.tasks, begin, works)
             to_its_end(checkpoint, at.forward, begin)
         return rescale(checkpoint, at, tasks, begin, works)
 
     def _progress(self, name: str) -> list[Progress]:
-        """Return the last progress of each task of a query."""
+        """Return the last progress of each of a query's tasks."""
         with self._asking_kafka():
             return last_progress(self.life.connection.kafka, progress_name(self.life.job.name, name))
 
 
 def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents]) -> PlannedQueries:
-    """Return the queries of a job that has run before: those with checkpoints, and possibly one with the new sinks."""
+    """Return the queries of a job that has run before: those with checkpoints, and possibly one for the new sinks."""
     same = {name: each.planned_by for name, each in recorded.items()}
     as_fresh = same == {name: ([sink.name for sink in each.sinks], each.views) for name, each in fresh.items()}
-    # A registry may have more columns by now.
+    # The registry may have gained columns since then.
     known = all(each.columns is not None or each.schema_file is not None for each in job.tables.values())
     if not recorded or (as_fresh and known):
         return fresh

@@ -1,7 +1,7 @@
-"""The process of `rowkind run`. It serves its status and reports waits from the beginning, until a signal ends it.
+"""The process of `rowkind run`. It serves its status and reports waits from its start, until a signal ends it.
 
-SIGTERM and SIGINT let every query finish its batch, if there is time (`service.machine.signals`), and the process exits
-with code 0. Before there is a query, it exits at once.
+After SIGTERM or SIGINT, every query finishes its batch if there is time (`service.machine.signals`), and the process
+exits with code 0. If no query is running yet, the process exits immediately.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Watcher = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a job is run.
+    """The options of a job's run.
 
     - `master`: Spark's master, None for this process. `host`, `port`: address of the status page.
     - `rebuild`: which queries drop their state and start again. `savepoint`: the folder to start from if the job has no
       checkpoint.
-    - `moves`: the process ends as soon as the state has as many partitions as the job says.
+    - `moves`: the process ends as soon as the state has the number of partitions that the job requests.
     """
 
     master: str | None
@@ -63,9 +63,9 @@ def run(
     options: RunOptions,
     watch: Watcher = lambda _: nullcontext(),
 ) -> None:
-    """Run `job` until a signal ends it. `plan` returns the queries that it has without a checkpoint.
+    """Run `job` until a signal ends it.
 
-    `watch` shows the status while the job runs.
+    `plan`: returns the queries that the job has without a checkpoint. `watch`: shows the status while the job runs.
 
     Raises:
         RowkindError: With a message for the person on call.
@@ -86,7 +86,7 @@ def run(
 
 
 def _in_sessions(life: Life, signals: Signals, options: RunOptions, announce: Callable[[], None]) -> None:
-    """Run the job in a Spark session, and in another one if that session is lost."""
+    """Run the job in a Spark session, and in a new one whenever the session is lost."""
     job, master, rebuild = life.job, options.master, options.rebuild
     cluster = master is not None and not is_local(master)
     while True:

@@ -27,7 +27,7 @@ class Awaited:
 
 @dataclass
 class Running:
-    """A running query. `start` starts it with the deployment `at`, or with its cut-over's until that is done."""
+    """A running query. `start` starts it with the deployment `at`; until a cut-over is done, with the cut-over's."""
 
     checkpoint: Checkpoint
     sinks: Sequence[PhysicalSink]
@@ -43,11 +43,11 @@ class Running:
     """Time by the monotonic clock at which a failed query is started again; None while it runs."""
     failure: RowkindError | None = None
     awaits: Awaited | None = None
-    """The external system that has to answer before the query can run."""
+    """The external system that must answer before the query can run."""
     told: int = -1
     """The last batch of this start that Spark has reported as ended."""
     due: float | None = None
-    """The time in ms, as written for its source, at which the query next has work without rows."""
+    """The time in ms, as written for its source, at which the query next needs a batch without rows."""
 
     @property
     def name(self) -> str:
@@ -56,40 +56,40 @@ class Running:
 
     @property
     def stranded(self) -> bool:
-        """Whether Spark has been stopped under the query. An idle query does not notice this itself."""
+        """Whether Spark was stopped while the query ran. An idle query does not detect this itself."""
         return bool(self.query._jsq.sparkSession().sparkContext().isStopped())  # noqa: SLF001 - pyspark has no such call
 
     def begin(self) -> None:
-        """Start the query from its checkpoint. It may be called again. Raises ChangelogError."""
+        """Start the query from its checkpoint. This method may be called again. Raises ChangelogError."""
         self.again, self.told = None, -1
         registry_file(self.at).unlink(missing_ok=True)
         at = self.at if self.cut_over is None else self.cut_over.begin()
         self.query = self.start(at)
 
     def progress(self) -> list[StreamingQueryProgress]:
-        """Return Spark's progress on batches that ended since the last call, or its latest progress if none has."""
+        """Return Spark's progress for batches that ended since the last call, or its latest progress if none ended."""
         # The last progress of a failed query is from before the failure.
         found = progress_since(self.query, self.told) if self.again is None else []
         ended = max(map(_ended, found), default=-1)
         if ended > self.told:
             self.told = ended
-            # A wait of the batch's tasks is over.
+            # If the batch's tasks waited for the registry, this wait is over.
             registry_file(self.at).unlink(missing_ok=True)
         return found
 
 
 def progress_since(query: StreamingQuery, told: int) -> list[StreamingQueryProgress]:
-    """Return Spark's progress on batches after number `told`, or the last one if there are none. Spark keeps 100."""
+    """Return Spark's progress for batches after number `told`, or its latest progress. Spark keeps 100 batches."""
     last = query.lastProgress
     if last is None:
         return []
     if _ended(last) <= told + 1:
         return [last]
-    # Several have ended since the last call, or all of them before this start, for which Spark has no progress.
+    # Several batches have ended since the last call, or all of them before this start: Spark has no progress for these.
     ended = [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
     return ended or [last]
 
 
 def _ended(progress: StreamingQueryProgress) -> int:
-    """Return the last ended batch: the progress's own, or the one before the next batch if the progress has none."""
+    """Return the number of the last ended batch: the reported batch, or the previous one if that has not ended."""
     return int(progress["batchId"]) - ("addBatch" not in progress["durationMs"])

@@ -1,4 +1,4 @@
-"""Supervises the queries of a job: restarts them after failures that pass, and ends the job after all others."""
+"""Supervises a job's queries: restarts them after temporary failures, and ends the job after all other failures."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ _AWAITED_SECONDS = 3.0
 """Interval in seconds at which a query that waits for the registry or a topic is started again."""
 
 _TOPIC_SECONDS = 300.0
-"""The longest wait in seconds for a topic that existed before."""
+"""The maximum wait in seconds for a topic that existed before."""
 
 _MOST_RESTARTS = 5
-"""The number of consecutive restarts of a query while Kafka answers: 1 s after the failure, then 2, 4, 8 and 16 s."""
+"""The maximum number of consecutive restarts of a query while Kafka answers: after 1 s, then after 2, 4, 8 and 16 s."""
 
 log = logging.getLogger("rowkind")
 
 
 @dataclass
 class Supervisor:
-    """What the supervisor watches while the queries run.
+    """Watches a job's queries while they run.
 
     - `drain`: the file that tells the sources to offer nothing new.
     - `traces`: receives each batch, if traces are on.
@@ -82,7 +82,7 @@ class Supervisor:
     forgotten: dict[str, ForgottenDeletes] = field(default_factory=dict)
 
     def remark(self, query: str, topics: WrittenTopics, forgotten: Sequence[ForgottenDeletes]) -> None:
-        """Record which topics of a query that is about to start are incomplete although the query runs."""
+        """Before a query starts, record which of its topics are incomplete although the query may run."""
         self.forgotten |= {f"{query}, {each.topic}, deletes": each for each in forgotten}
         for topic in topics.on_lost:
             self.monitor.incomplete(query, topic, "lost", whole=topic not in topics.accepted)
@@ -91,9 +91,10 @@ class Supervisor:
             self.monitor.incomplete(query, table.topic, "deletes", whole=table.topic not in late)
 
     def until_it_runs(self, started: Running) -> None:
-        """Wait until a query has started the processes of its sources.
+        """Wait until a query has started its source processes.
 
-        Spark gives each process 10 s to connect. Many that start at once on a busy machine would exceed that.
+        Each process must connect to Spark within 10 s. Many processes that start together on a busy machine would
+        exceed this limit.
         """
         while (
             started.query.isActive
@@ -106,7 +107,7 @@ class Supervisor:
     def over(self, running: Sequence[Running]) -> None:
         """Supervise the queries until all have stopped after a signal. Raises if a query fails or is superseded."""
         looked = time.monotonic()
-        # These waits belonged to queries that the present ones have replaced.
+        # These waits belonged to earlier queries, which the current ones have replaced.
         for system in ("topic", "registry"):
             self.monitor.waiting.end(system)
         while not self._asked_to_stop(running):
@@ -130,7 +131,7 @@ class Supervisor:
         self.signals.drains = False
 
     def lost(self, error: SparkLostError) -> None:
-        """Wait until lost Spark may be started again. Raises `error` if it has been lost too often."""
+        """After Spark was lost, wait until it may be started again. Raises `error` if it was lost too often."""
         if self.losses == _MOST_RESTARTS:
             raise error
         log.warning("%s; Spark is restarted", error)
@@ -153,7 +154,7 @@ class Supervisor:
         elif (error := each.query.exception()) is not None:
             failure: RunError = failed(each.name, each.checkpoint.folder, error)
             if isinstance(failure, QueryFailedError) and failure.error in (MissingTopicError, UnfitTopicError):
-                # A task may notice this before the watch does.
+                # A task may detect this before the watch does.
                 each.topics.look()
                 each.topics.look()
                 self._hold(each)
@@ -175,7 +176,7 @@ class Supervisor:
         each.idle = each.idle + 1 if rests else 0
 
     def _hold(self, each: Running) -> None:
-        """End the job, or raise for a rebuild of the query, if its topics have lost records."""
+        """If the query's topics have lost records, end the job, or raise an error that requests a rebuild."""
         try:
             each.topics.judge()
             for topic in each.topics.accepted:
@@ -198,7 +199,7 @@ class Supervisor:
             self._tell(each)
 
     def _back(self, each: Running, damage: str) -> None:
-        """Recompute state that cannot be loaded, from the state one batch earlier."""
+        """If a state cannot be loaded, let the query recompute it from the state one batch earlier."""
         batch = each.checkpoint.back()
         if batch is None:
             why = f"neither the state nor an earlier one can be loaded ({damage})"
@@ -215,7 +216,7 @@ class Supervisor:
             self._later(each, error, str(error) if error.retryable else None)
 
     def _later(self, each: Running, failure: RowkindError, reason: str | None) -> None:
-        """Schedule a restart of a query whose failure passes, for this reason. Without a reason, raise the failure."""
+        """Schedule a query's restart after a temporary failure. `reason`: its cause; None to raise the failure."""
         if self.traces is not None:
             self.traces.failed(each.name, str(failure))
         self._ask(now=True)
@@ -245,7 +246,7 @@ class Supervisor:
             self._fail(each, failure)
 
     def _hear(self, running: Sequence[Running]) -> None:
-        """Read what tasks report about the registry, which may be long before their batch fails."""
+        """Read the tasks' reports about the registry, which may arrive long before their batch fails."""
         for each in running:
             if (silent := registry_outage(registry_file(each.at))) is not None:
                 what = f"the registry at {silent.address}"
@@ -255,13 +256,13 @@ class Supervisor:
             self.monitor.waiting.end("registry")
 
     def _is_answered(self, each: Running) -> None:
-        """End the wait of a query. It has since run a batch, or had nothing to do."""
+        """End a query's wait, because the query has since run a batch or had nothing to do."""
         if each.awaits is not None:
             self.monitor.waiting.end(each.awaits.system)
             each.awaits = None
 
     def _fail(self, each: Running, failure: RowkindError) -> NoReturn:
-        """End the job because of a query, and record the failure for the next run if possible."""
+        """End the job because a query failed. Record the failure for the next run, if possible."""
         told = incident(time.time(), each.name, failure)
         self.monitor.failed(each.name, str(failure), told)
         with suppress(CheckpointFolderError):
@@ -269,7 +270,7 @@ class Supervisor:
         raise failure
 
     def _retry(self, each: Running) -> None:
-        """Start a query again once its time has come and Kafka answers."""
+        """Start a query again once its restart time has been reached and Kafka answers."""
         assert each.again is not None, "the query has failed"
         assert each.failure is not None, "the query has failed"
         if self.outage.seconds > self._limit:
@@ -293,7 +294,7 @@ class Supervisor:
             self.monitor.outage()
 
     def _note(self, each: Running) -> None:
-        """Collect new progress and reports of a query."""
+        """Collect a query's new progress and reports."""
         progress = each.progress()
         for told_of in progress:
             self.monitor.progress(each.name, told_of)
@@ -325,7 +326,7 @@ class Supervisor:
             raise DeadLettersError(str(over), most)
 
     def _asked_to_stop(self, running: Sequence[Running]) -> bool:
-        """Whether the job must stop now: after a signal once every query's batch has ended, or after a second."""
+        """Return whether the job must stop now: after one signal if all batches have ended, after two immediately."""
         if self.signals.count and not self.drain.exists():
             log.info("finishing the batch")
             self.drain.touch()
@@ -337,7 +338,7 @@ class Supervisor:
 
 
 def patience(job: Job) -> float:
-    """Return how many seconds Kafka or the registry may be unavailable."""
+    """Return for how many seconds Kafka or the registry may be unavailable."""
     return inf if job.outage is None else job.outage / 1000
 
 

@@ -1,1 +1,1 @@
-"""Runs operators on Spark: the session, the state on RocksDB, and the one stateful processor."""
+"""Runs operators on Spark: the session, the state in RocksDB, and the only stateful processor."""

@@ -1,14 +1,15 @@
 """A worker's cache of state blobs, on the executor's local disk and mapped into memory.
 
 A blob's name is the digest of its content, so a cached blob can be missing but never stale. Blobs are files on the
-executor's local disk, shared by all its workers. Each worker maps the files that it uses. Their pages belong to the
-operating system and are counted once. The directory is Spark's own for the application, which removes it at the end.
+executor's local disk, shared by all its workers. Each worker maps the files that it uses. The mapped pages belong to
+the operating system and are counted once. The directory is Spark's own for the application. Spark removes it at the
+end.
 
-A file is written under another name and then renamed, so that no reader sees a partial file. Even so, a worker trusts a
-file only after it has checked the digest, when it first maps the file. A file that is missing, truncated or foreign is
-a cache miss, and the blob is read from the state store. If there is more state than a worker may keep mapped, it maps
-files repeatedly, but does not check them again. A batch that fails leaves unreferenced files, which are removed when
-space is needed. A disk that is full or read-only makes the cache smaller, and causes no failure.
+A file is written under a temporary name and then renamed, so that no reader sees a partial file. Even so, a worker
+trusts a file only after checking its digest, when the worker first maps the file. A file that is missing, truncated or
+foreign counts as a cache miss, and the blob is read from the state store. If there is more state than a worker may keep
+mapped, it maps files repeatedly, but does not check them again. A batch that fails leaves unreferenced files, which are
+removed when space is needed. A disk that is full or read-only makes the cache smaller, but causes no failure.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ import pyarrow as pa
 from rowkind.operators.arrangement.store import digest
 
 _SCAN_AFTER = 16
-"""A worker scans the directory each time it has added its limit divided by this number."""
+"""A worker scans the directory each time it has added this fraction of its limit: one part in `_SCAN_AFTER`."""
 
 DISK = 8 << 30
 _SHARE = 4
-"""If no limit is set, the files of an executor take up to `DISK` bytes. They may take more, up to one part in `_SHARE`
-of the disk's free space and the files together.
+"""If no limit is set, an executor's files take up to `DISK` bytes. They may take more if the disk has much free space:
+up to one part in `_SHARE` of the free space and the files together.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """Bytes that each worker keeps mapped or in memory, and bytes of files that an executor keeps on its disk.
+    """The limits of a cache in bytes. Zero turns a part of the cache off.
 
-    Zero turns either one off. `disk` None means a default derived from the disk's free space.
+    - `worker`: what each worker keeps mapped or in memory.
+    - `disk`: the files that an executor keeps on its disk; None for a default derived from the disk's free space.
     """
 
     worker: int = 1 << 30
@@ -62,7 +64,7 @@ class RunCache:
         self._added = 0
 
     def get(self, name: str) -> pa.Buffer | None:
-        """Return the blob of this name, checked against its name, or None if it is not cached."""
+        """Return the blob with this name, or None if it is not cached. The blob's digest is checked."""
         blob = self._used.get(name)
         if blob is not None:
             self._used.move_to_end(name)
@@ -84,7 +86,7 @@ class RunCache:
         return blob
 
     def put(self, name: str, blob: pa.Buffer) -> pa.Buffer:
-        """Keep a blob that was just written to or read from the state store. Returns the blob as it is now kept."""
+        """Cache a blob that was just written to or read from the state store. Return the cached blob."""
         kept = self._used.get(name)
         if kept is not None:
             self._used.move_to_end(name)
@@ -95,14 +97,14 @@ class RunCache:
         return kept
 
     def drop(self, name: str) -> None:
-        """Remove a blob that state no longer refers to."""
+        """Remove a blob that the state no longer refers to."""
         self._release(name)
         self._checked.pop(name, None)
         with suppress(OSError):
             (self._directory / name).unlink()
 
     def drop_removed(self) -> None:
-        """Drop files that another worker has removed after it merged their runs, and release their pages."""
+        """Drop the files that another worker removed after merging their runs, and release their pages."""
         try:
             there = {path.name for path in self._directory.iterdir()}
         except OSError:
@@ -127,7 +129,7 @@ class RunCache:
             self._mapped.discard(name)
 
     def _write(self, name: str, blob: pa.Buffer) -> pa.Buffer | None:
-        """Write the blob to a file and return it mapped; None if the disk does not take it."""
+        """Write the blob to a file and return it mapped, or None if it cannot be written."""
         limit = DISK if self._limits.disk is None else self._limits.disk
         if not blob.size or blob.size > limit:
             return None
@@ -150,7 +152,7 @@ class RunCache:
         return _map(path)
 
     def _evict(self) -> None:
-        """Remove the least recently used files until the directory is within its limit. Raises no OSError."""
+        """Remove the least recently used files until the directory is within its limit. Errors are ignored."""
         files: list[tuple[int, int, Path]] = []
         with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in entries:
@@ -181,7 +183,7 @@ def _map(path: Path) -> pa.Buffer | None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes a file from another file that replaces it."""
+    """Return a value that distinguishes a file from a file that replaces it, or None if the file is missing."""
     try:
         status = path.stat()
     except OSError:
@@ -190,12 +192,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def scratch() -> str:
-    """Return the folder for caches: Spark's first local directory of the application, otherwise the system's."""
+    """Return the folder for caches: the application's first local directory, or else the system's temporary folder."""
     return os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")[0]
 
 
 def lies_in_memory(folder: str) -> bool:
-    """Whether the files of a folder are in memory and not on a disk."""
+    """Return whether a folder's files are in memory and not on a disk."""
     kinds = {point: kind for _, point, kind, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines())}
     around = [str(each) for each in (Path(folder).resolve() / "file").parents]
     return next(kinds[each] for each in around if each in kinds) in {"tmpfs", "ramfs"}
@@ -205,7 +207,7 @@ _caches: dict[tuple[str, CacheLimits], RunCache] = {}
 
 
 def worker_cache(limits: CacheLimits) -> RunCache:
-    """Return this worker's cache, the same one for every batch that it runs."""
+    """Return this worker's cache, which is the same for all of the worker's batches."""
     at = (scratch(), limits)
     if at not in _caches:
         _caches[at] = RunCache(Path(scratch()) / "rowkind", limits)

@@ -1,7 +1,7 @@
-"""Filters Spark's output to standard error that no logging configuration can turn off.
+"""Removes notices from Spark's standard error that no logging configuration can turn off.
 
-A JVM started by pyspark inherits standard error. The JVM and its workers print notices there that no setting turns off.
-So the JVM gets a pipe instead, and a thread passes on everything else for as long as the JVM lives.
+A JVM started by pyspark inherits standard error. The JVM and its workers print notices to it that no setting turns off.
+So the JVM writes to a pipe instead, and a thread passes on everything else while the JVM runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOISE = (
     b"WARNING: Using incubator modules:",
     b"Picked up JDK_JAVA_OPTIONS",
     b"Picked up JAVA_TOOL_OPTIONS",
-    # Spark's own options open it, and Java 25 no longer has it.
+    # Spark's own options open this package, which Java 25 no longer has.
     b"WARNING: package sun.security.action not in java.base",
     b"Setting default log level to ",
     b"To adjust logging level use ",
@@ -31,7 +31,7 @@ _LOST = (b"BrokenPipeError:", b"ConnectionResetError:", b"EOFError")
 _SPARKS = (b"pyspark/daemon.py", b"pyspark/sql/streaming/python_streaming_source_runner.py")
 _BEGIN = b"Traceback (most recent call last):"
 _AFTERWARDS = b"During handling of the above exception"
-# From a Spark thread that serves a worker's state requests, when the worker is killed during a request.
+# Printed by a Spark thread that serves a worker's state requests, if the worker is killed during a request.
 _UNANSWERED = tuple(
     b'Exception in thread "stateConnectionListenerThread" java.' + lost
     for lost in (b"io.IOException", b"io.EOFException", b"net.SocketException")
@@ -40,15 +40,15 @@ _TRACE = (b"\tat ", b"\t... ", b"Caused by: ")
 
 
 def not_py4js(record: logging.LogRecord) -> bool:
-    """Whether a message is not from py4j, the bridge to Java, which logs every exception with a traceback."""
+    """Return whether a message is not from py4j, the bridge to Java, which logs a traceback for every exception."""
     return not record.name.startswith("py4j") and "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager
 def quiet_stderr(*, later: bool = False) -> Iterator[None]:
-    """Filter the standard error of processes started inside the block; this process's own output is not filtered.
+    """Filter the standard error of processes that are started inside the block. Their output is then passed on.
 
-    `later`: output is passed on only after the block. Until then this process stays single-threaded, and may fork.
+    `later`: output is passed on only after the block. Until then, this process stays single-threaded, so it may fork.
     """
     sys.stderr.flush()
     screen = os.dup(2)
@@ -71,7 +71,7 @@ def _relay(source: int, screen: int) -> None:
     noise = trace = False
     with os.fdopen(source, "rb") as lines, os.fdopen(screen, "wb", buffering=0) as out:
         for line in _without_lost_connections(lines):
-            # Some notices are followed by an empty line.
+            # Some notices have an empty line after them.
             noise = line.startswith(_NOISE) or (noise and not line.strip())
             trace = line.startswith(_UNANSWERED) or (trace and line.startswith(_TRACE))
             if not (noise or trace):
@@ -79,11 +79,11 @@ def _relay(source: int, screen: int) -> None:
 
 
 def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Remove tracebacks of pyspark's daemon, or of a source's process, whose connection Spark has closed.
+    """Remove tracebacks printed by pyspark's daemon, or by a source's process, after Spark closed their connections.
 
-    Every failed batch may cause some, in addition to the failure itself. Only the last line of a traceback is not
-    indented. If one traceback follows from another, the text between them belongs to the first. Several processes may
-    print tracebacks at once, line by line, and be killed after printing only the first line of one.
+    Every failed batch may cause such tracebacks, in addition to the failure itself. Only the last line of a traceback
+    is not indented. If one exception caused another, the text between their tracebacks belongs to the first. Several
+    processes may print tracebacks at the same time, line by line. A process may be killed after the first line.
     """
     traceback: list[bytes] = []
     gone = False
@@ -108,5 +108,5 @@ def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _only_begun(traceback: list[bytes]) -> bool:
-    """Whether the traceback has nothing but first lines, or no line at all."""
+    """Return whether the traceback consists only of first lines, or has no line at all."""
     return all(line.startswith(_BEGIN) for line in traceback)

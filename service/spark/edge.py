@@ -1,6 +1,6 @@
 """The rows between Spark's stages: a block, its shard and level, and the time of its batch.
 
-Arrow is imported with the first rows, because Spark's short-lived processes only ask for the schema.
+Arrow is imported with the first rows, because Spark's short-lived processes need only the schema.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EDGE_SCHEMA = "shard int, level int, block binary, now long"
-"""The columns of every edge: the label of the block's shard, its level, the block, and the time in ms.
+"""The columns of every edge: the label of the block's shard, the block's level, the block, and the batch time in ms.
 
-The time is planned with the batch (`service.kafka.offsets`) and travels with its rows, so a replay sees the same time.
+The time is planned with the batch (`service.kafka.offsets`) and sent with its rows, so a replay has the same time.
 """
 
 

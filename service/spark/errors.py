@@ -1,16 +1,16 @@
-"""Errors of operators on Spark, and how the driver recovers them from Spark's text.
+"""Errors of operators on Spark, and how the driver extracts them from Spark's error text.
 
-    SparkStartError                Spark cannot start on this machine
-    CrashedExecutorsError          the executors of a cluster end as soon as they start
-    UnfitExecutorsError            the executors of a cluster differ from the driver
-    SparkLostError                 the JVM of a session has ended
-    SourceLostError                Spark's process that reports what a source offers ends each time
+    SparkStartError                Spark cannot start, here or on its cluster
+    CrashedExecutorsError          the cluster's executors exit as soon as they start
+    UnfitExecutorsError            the cluster's executors differ from the driver
+    SparkLostError                 the session's JVM exited
+    SourceLostError                the process in which Spark looks for new records exits each time
     OperatorFailedError
-    ├── UnmatchedRetractionError   the input retracted a row that was never there, and the job has `unmatched: fail`
-    └── StateDamagedError          a blob that state refers to has changed since it was written
+    ├── UnmatchedRetractionError   the input retracted a row that does not exist, and the job has `unmatched: fail`
+    └── StateDamagedError          a blob that the state refers to has changed since it was written
 
-Spark carries an exception of a worker to the driver as text, inside its own stack trace. `surfaced` finds the last
-exception of this project in that text, whichever package it comes from.
+Spark passes a worker's exception to the driver as text, inside its own stack trace. `surfaced` finds the last Rowkind
+exception in that text, whichever package it comes from.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class SparkStartError(RowkindError):
 
 
 class CrashedExecutorsError(RowkindError):
-    """The executors of the cluster end as soon as they start, and Spark has given up on them."""
+    """The cluster's executors exit as soon as they start, and Spark has given up on them."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"executors end as soon as they start: {why}.")
+        super().__init__(f"executors exit as soon as they start: {why}.")
 
 
 class UnfitExecutorsError(RowkindError):
-    """The executors of the cluster lack something that the driver has."""
+    """The cluster's executors lack something that the driver has."""
 
     exit_code = REFUSED
 
@@ -45,45 +45,46 @@ class UnfitExecutorsError(RowkindError):
         self.reason = reason
         super().__init__(
             f"{reason}.\nGive the executors the same Python with the same libraries, at the same path or at the path "
-            "in PYSPARK_PYTHON. The same container image is the best way."
+            "in PYSPARK_PYTHON. The easiest way is to use the same container image."
         )
 
 
 class SparkLostError(RowkindError):
-    """The JVM of a session ended by itself. Another session continues from the checkpoint."""
+    """The session's JVM exited unexpectedly. Another session continues from the checkpoint."""
 
     retryable = True
 
     def __init__(self, code: int) -> None:
         self.code = code
-        how = f"was ended by signal {code - 128}" if code > 128 else f"ended with code {code}"
-        why = "; the system does so if memory runs out: see `memory`" if code == 128 + signal.SIGKILL else ""
+        how = f"was killed by signal {code - 128}" if code > 128 else f"exited with code {code}"
+        why = "; the system kills processes if memory runs out: see `memory`" if code == 128 + signal.SIGKILL else ""
         super().__init__(f"Spark's Java process {how}{why}")
 
 
 class SourceLostError(RowkindError):
-    """The process that Spark starts to look for new records of a source ends on every request. Restart the job."""
+    """The process in which Spark looks for a source's new records exits on every request. Restart the job."""
 
     retryable = True
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"Spark's process that looks for new records of a source ends on every request ({why})")
+        super().__init__(f"the process in which Spark looks for new records exits on every request ({why})")
 
 
 class OperatorFailedError(RowkindError):
-    """An operator cannot continue; the query stops, and state stays as the last complete batch left it."""
+    """An operator cannot continue. The query stops, and the state remains as after the last complete batch."""
 
 
 class UnmatchedRetractionError(OperatorFailedError):
     """The input retracted rows that do not exist, and the job's policy is to fail.
 
-    Look for a producer that sends `-U` or `-D` without the row's insert, a topic read from its middle, or a TTL shorter
-    than the rows live. With `unmatched: ignore` or `dead_letter` the job continues and counts them.
+    Possible causes: a producer that sends `-U` or `-D` for a row that it never inserted, a topic that is not read from
+    its start, or a TTL shorter than the lifetime of the rows. With `unmatched: ignore` or `dead_letter`, the job counts
+    these retractions and continues.
     """
 
 
 class StateDamagedError(OperatorFailedError):
-    """The state store returned bytes other than those written to it.
+    """The state store returned different bytes than were written to it.
 
     `rowkind run --reset-state` rebuilds the state from the topics.
     """
@@ -92,7 +93,7 @@ class StateDamagedError(OperatorFailedError):
 _WORDS = (
     (
         re.compile(r"Python in worker has different version: (\S+) than that in driver: (\d[\d.]*\d)"),
-        "an executor has Python {0}, but the driver {1}",
+        "an executor has Python {0}, but the driver has {1}",
     ),
     (re.compile(r'Cannot run program "([^"]+)"'), "an executor has no {0}"),
     (re.compile(r"No module named '?([\w.]+)"), "an executor lacks the Python module {0}"),
@@ -102,11 +103,11 @@ _WORDS = (
     ),
     (re.compile(r"stopped SparkContext"), "the cluster cannot start executors: see the logs of its workers"),
 )
-"""Spark's texts when a Python worker cannot be started, and their meaning."""
+"""Spark's messages when a Python worker cannot be started, with their meanings."""
 
 
 def reason(error: Py4JJavaError) -> str:
-    """Return in one line why a cluster does not do what it is asked to do."""
+    """Return, in one line, why a request to a cluster failed."""
     said = str(error)
     for pattern, meaning in _WORDS:
         if found := pattern.search(said):
@@ -115,13 +116,13 @@ def reason(error: Py4JJavaError) -> str:
 
 
 def first_line(error: Py4JJavaError) -> str:
-    """Return the first line of Java's message, without the class and the full stop."""
+    """Return the first line of Java's message, without the class name and the final period."""
     return str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0].rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Surfaced:
-    """An exception of this project as a worker raised it: its qualified class name and its whole message."""
+    """A Rowkind exception that a worker raised: its qualified class name and its complete message."""
 
     kind: str
     message: str
@@ -133,7 +134,7 @@ class Surfaced:
 
     @property
     def error(self) -> type[RowkindError] | None:
-        """The class itself if it is a RowkindError, which a user can fix."""
+        """The class itself if it is a RowkindError, whose cause a user can fix; otherwise None."""
         module, _, name = self.kind.rpartition(".")
         found = getattr(importlib.import_module(module), name)
         return found if issubclass(found, RowkindError) else None
@@ -148,10 +149,10 @@ _OURS = re.compile(
 
 
 def surfaced(error: BaseException) -> Surfaced | None:
-    """Return the exception of this project that caused `error`; None if none did.
+    """Return the Rowkind exception that caused `error`, or None if there is none.
 
-    The search covers the error itself, its causes, and the text in which Spark wraps a worker's traceback. Of several
-    in one text the last one counts, as in any traceback.
+    The search covers the error itself, its causes, and the text in which Spark wraps a worker's traceback. If a text
+    contains several, the last one counts, as in any traceback.
     """
     seen: set[int] = set()
     current: BaseException | None = error
@@ -170,14 +171,14 @@ def surfaced(error: BaseException) -> Surfaced | None:
 _TRACEBACK = "Traceback (most recent call last):\n"
 _PLACE = re.compile(r'File "[^"]*?(rowkind/[\w/]+\.py)", line (\d+)')
 _LOST = ("pyspark.", "py4j.", "EOFError", "OSError", "BrokenPipeError", "Connection", "TimeoutError", "MemoryError")
-"""Name prefixes of exceptions that a worker raises because Java, a socket or memory is gone."""
+"""Name prefixes of exceptions that a worker raises because it has lost Java or a socket, or has run out of memory."""
 
 
 def unforeseen(said: str) -> str | None:
-    """Return an unexpected exception that this project's code raised in a worker, with its place; None if none.
+    """Return an unexpected exception that Rowkind's code raised in a worker, with its location; None if there is none.
 
-    Such an exception is a bug, and the same batch fails again. It is read from the last traceback in Spark's error
-    text.
+    Such an exception is a bug, and the same batch would fail again. It is taken from the last traceback in Spark's
+    error text.
     """
     _, found, last = said.rpartition(_TRACEBACK)
     lines = last.splitlines()

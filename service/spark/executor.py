@@ -1,10 +1,10 @@
-"""The program of a pod that is a Spark executor.
+"""The program that runs in the pod of a Spark executor.
 
-Spark gives such a pod one argument, `executor`, and all else in its environment. Spark's own images have a script that
-builds a command from these. In Rowkind's image the program is `rowkind`, so Spark runs `rowkind executor`, and one
-image serves the driver and its executors.
+Spark passes such a pod a single argument, `executor`, and everything else in environment variables. Spark's own images
+have a script that builds a command from them. In Rowkind's image, the program is `rowkind`, so Spark runs `rowkind
+executor`. The driver and its executors can therefore use the same image.
 
-An executor needs no writable folder except those that Spark mounts. It runs in the first of them.
+An executor needs no writable folders other than those that Spark mounts. It runs in the first of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ARGUMENTS = {
 
 
 def become() -> None:
-    """Replace this process with a Spark executor. Raises SparkStartError if Spark has not asked for one."""
+    """Replace this process with a Spark executor. Raises SparkStartError if this process was not started by Spark."""
     folder = os.environ.get(_FOLDERS, ".").partition(",")[0]
     command = told(os.environ, folder)
     # Files that the driver ships arrive in the working folder, where workers look for them by name.

@@ -1,17 +1,17 @@
-"""Starts the JVM of a session whose master is local, in a third of the time that Spark's own scripts take.
+"""Starts the JVM of a session with a local master, in a third of the time that Spark's own scripts take.
 
     our process ──stdin──▶ sh ──▶ java … PythonGatewayServer ──▶ a file with port and secret ──▶ pyspark's py4j client
 
-`bin/spark-submit` runs a shell and a first JVM that works out how to start the actual JVM. It also sets SPARK_HOME,
+`bin/spark-submit` runs a shell and a first JVM that determines how to start the actual JVM. It also sets SPARK_HOME,
 which makes every Python worker import pyspark from a zip file, without compiled modules: 1.2 s of CPU instead of 0.3 s.
 So Rowkind starts the gateway's main class directly, without SPARK_HOME, and workers import the installed pyspark.
 
-Half of the remaining time is spent by Java on reading, checking and linking 20,000 classes. An **archive of classes**
-(class data sharing, JEP 350) holds them ready to be mapped. An archive belongs to one Java, one set of jars, which
-others may follow, and one set of start options. A JVM that finds no archive writes one when it exits by itself, under a
-unique name, since other JVMs may do the same. The next process that starts puts it in place. A JVM that is killed while
-writing leaves a file without a header, which is removed. An image contains the archive compressed to a quarter of its
-size, with the libraries.
+Java spends half of the remaining time on reading, checking and linking 20,000 classes. A **class archive** (class data
+sharing, JEP 350) contains these classes ready to be mapped. An archive is valid for one Java, one set of jars, which
+may be followed by others, and one set of start options. A JVM that finds no archive writes one when it exits normally,
+under a unique name, since other JVMs may do the same. The next process that starts renames the archive to its final
+name. A JVM that is killed while writing leaves a file without a header, which is removed. An image contains the archive
+with the libraries, compressed to a quarter of its size.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from rowkind.service.spark.errors import SparkStartError
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 
-# The options that Spark's own launcher passes, except for the incubating vector module. Only Spark's machine learning
-# uses that module, and with it Java rebuilds its module graph at each start.
+# The options that Spark's own launcher passes, without the incubating vector module. Only Spark's machine learning uses
+# that module, which makes Java rebuild its module graph at each start.
 _OPENED = (
     *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util")),
     *(f"java.base/java.util.{name}" for name in ("concurrent", "concurrent.atomic")),
@@ -64,17 +64,17 @@ MODULE_OPTIONS = (
 _FORKS = "rowkind.service.processes.forks"
 _STAND_IN = Path(__file__).with_name("stand_in")
 _ROOM = " " * 200
-"""Room for the command lines of forked processes."""
+"""An argument that reserves space for the command lines of forked processes."""
 
 _SHELL = ("/bin/sh", "-c", """trap '' TERM; "$@"; code=$?; rm -rf -- "$0"; exit $code""")
-"""The shell that Java runs under. `$0` is the folder of Java's temporary files, which the shell removes when Java ends.
+"""The shell that runs Java. `$0` is the folder with Java's temporary files, which the shell removes when Java exits.
 
 The shell ignores SIGTERM, and so do Java and its children. A service manager such as systemd may send SIGTERM to all
 processes of a service. Everything that a batch needs must keep running until our process has let the batch finish.
 """
 
 _LONGEST = 40
-"""The longest path of the system's temporary folder with which a socket in a folder below it can still have a name."""
+"""The maximum length of the temporary folder's path at which the path of a socket in a subfolder is not too long."""
 
 _OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
 
@@ -92,11 +92,11 @@ _TIGHTLY = 9
 """Compression level: a sixth smaller than the lowest level, and read as quickly."""
 
 _UNUSED_SECONDS = 30 * 86_400
-"""Age in seconds at which an archive that no JVM was started with is removed: its Java or jars are gone."""
+"""Seconds without use after which an archive is removed, because its Java or jars no longer exist."""
 
 
 def java() -> str:
-    """Return the path of the Java to use, from JAVA_HOME or else from the path.
+    """Return the path of the Java to use, from JAVA_HOME or else from PATH.
 
     Raises:
         SparkStartError: There is no Java.
@@ -112,7 +112,7 @@ def java() -> str:
 
 
 def java_version() -> str:
-    """Return the version of the Java to use, from its `release` file; `unknown` if there is none."""
+    """Return the version of the Java to use, from its `release` file, or `unknown` if there is no such file."""
     said = ""
     with suppress(SparkStartError, OSError):
         said = (Path(java()).resolve().parents[1] / "release").read_text()
@@ -121,15 +121,15 @@ def java_version() -> str:
 
 
 def python() -> str:
-    """Return the JVM's Python in a local session: if possible, a program that asks for forks (`processes.forks`)."""
+    """Return the Python for a local session's JVM: if possible, a program that requests forks (`processes.forks`)."""
     able = hasattr(os, "pidfd_open") and os.access(_STAND_IN, os.X_OK)
     return str(_STAND_IN) if able else sys.executable
 
 
 def launch(options: Sequence[str], more: Path | None = None) -> None:
-    """Start a JVM with these options, unless one is running, without waiting for it. It ends when this process does.
+    """Start a JVM with these options, unless one is running, without waiting for it. It exits with this process.
 
-    Its class path has the jars in the folder `more` in addition to Spark's own.
+    The class path has the jars in the folder `more` in addition to Spark's own.
 
     Raises:
         SparkStartError: There is no Java.
@@ -147,29 +147,29 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     folder, alive = temporary_folder(tempfile.gettempdir() if short else "/tmp")  # noqa: S108 - it makes one of our own
     command = [*_SHELL, folder, program, "-cp", path]
     command += [*MODULE_OPTIONS, *options, f"-Djava.io.tmpdir={folder}", *archived, _MAIN]
-    # By default Spark starts `python3` from the path, which has other packages or none. If the driver has no Python,
+    # By default, Spark starts `python3` from PATH, which has different packages or none. If the driver has no Python,
     # Spark does not search modules called `pyspark_…` for data sources, which would take two processes.
     address = str(Path(folder, "forks"))
     pythons = {"PYSPARK_PYTHON": python(), "PYSPARK_DRIVER_PYTHON": "none"}
     pythons |= {"ROWKIND_PYTHON": sys.executable, "ROWKIND_STAND_IN": address}
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | pythons
-    # By default the C library keeps freed memory in one arena per thread, about 100 MB here.
+    # By default, the C library keeps freed memory in one arena per thread, about 100 MB in total here.
     environment.setdefault("MALLOC_ARENA_MAX", "2")
     told = Path(folder, "gateway")
     environment |= {_FILE: str(told), "TMPDIR": folder}
-    # A process group of its own: Ctrl-C at a terminal is meant for our process, which lets the batch finish. Java's
-    # standard output goes to standard error, so that a reader of our output need not wait for Java's end.
+    # Java runs in a separate process group: Ctrl-C at a terminal is meant for our process, which lets the batch finish.
+    # Java's standard output goes to standard error, so that a reader of our output need not wait until Java exits.
     with alive:
         process = subprocess.Popen(  # noqa: S603 - our own command line
             command, stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0, pass_fds=[alive.fileno()]
         )
-    # Imported by name, because it belongs to a layer above, which knows all modules to load.
+    # Imported by name, because it belongs to a higher layer, which knows all modules to load.
     forks: _Child | None = import_module(_FORKS).fork(address, 2)
     forks = forks or subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-m", _FORKS, address, _ROOM],
         stdin=subprocess.PIPE,
         stdout=2,
-        # Spark requires its workers to hash alike.
+        # Spark requires all workers to use the same hash seed.
         env=environment | {"PYTHONHASHSEED": "0"},
         process_group=0,
     )
@@ -179,7 +179,7 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
 def temporary_folder(parent: str) -> tuple[str, IO[bytes]]:
     """Return a folder for a JVM's temporary files, and a file in it that stays locked while a process has it open.
 
-    Folders left by JVMs that were killed together with their clean-up shell, 60 MB each, are removed.
+    Folders whose JVM was killed together with its clean-up shell are removed. Each of them has 60 MB.
     """
     for mark in Path(parent).glob(f"{_FOLDER}*/{_ALIVE}"):
         with suppress(OSError), mark.open("rb") as file:
@@ -196,7 +196,9 @@ def temporary_folder(parent: str) -> tuple[str, IO[bytes]]:
 
 @contextmanager
 def gateway(options: Sequence[str], more: Path | None = None) -> Iterator[None]:
-    """Inside the block, pyspark can connect to the launched JVM, or to one started now, unless it already has one.
+    """Let pyspark connect to the launched JVM inside the block. Start a JVM if none is running.
+
+    If pyspark is already connected to a JVM, nothing changes.
 
     Raises:
         SparkStartError: There is no Java, or none that runs Spark.
@@ -215,11 +217,11 @@ def gateway(options: Sequence[str], more: Path | None = None) -> Iterator[None]:
 
 
 def ended() -> int | None:
-    """Return the exit code of the JVM that pyspark was connected to, as a shell has it; None if it is running.
+    """Return the exit code of the JVM that pyspark was connected to, as in a shell, or None if it is running.
 
-    A JVM that no longer answers gets a few seconds to end.
+    A JVM that no longer answers is given a few seconds to exit.
     """
-    # Spark's own scripts started the JVM of a session on a cluster.
+    # A cluster session's JVM was started by Spark's own scripts.
     process = _running[0].process if _running else getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - as above
     if process is None:
         return None
@@ -230,14 +232,14 @@ def ended() -> int | None:
 
 
 def drop_ended() -> None:
-    """Drop a JVM that has ended, so that another one can be started."""
+    """Discard a JVM that has exited, so that another one can be started."""
     while _running:
         _running.pop().leave()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
 
 
 def end() -> None:
-    """End the JVM if it was started here, and put the archive that it leaves in place. No session may follow."""
+    """Stop the JVM if it was started here, and install the class archive that it leaves. No session may follow."""
     while _running:
         jvm = _running.pop()
         jvm.process.communicate()
@@ -258,9 +260,9 @@ class _Child(Protocol):
 
 @dataclass(frozen=True)
 class _Jvm:
-    """A JVM, and the process that forks for it. Both run as long as their standard input is open.
+    """A JVM, and the process that forks its workers. Both run as long as their standard input is open.
 
-    `told` is the file in which the JVM writes its port and secret.
+    `told`: the file to which the JVM writes its port and secret.
     """
 
     process: subprocess.Popen[bytes]
@@ -269,14 +271,14 @@ class _Jvm:
     forks: _Child
 
     def leave(self) -> None:
-        """Let the forking process end, once all its forked processes have ended."""
+        """Let the forking process exit, once all processes that it forked have exited."""
         assert self.forks.stdin is not None, "the process has a pipe as standard input"
         self.forks.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.forks.wait(_LAST_WORDS_SECONDS)
 
     def address(self) -> tuple[int, str]:
-        """Wait for the gateway, and return its port and secret. Raises SparkStartError if the JVM ends before."""
+        """Wait for the gateway, and return its port and secret. Raises SparkStartError if the JVM exits first."""
         while self.process.poll() is None:
             if self.told.exists():
                 content = self.told.read_bytes()
@@ -295,9 +297,9 @@ _running: list[_Jvm] = []
 
 
 def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Sequence[str]) -> list[str]:
-    """Return the options by which a JVM reads the class archive, or writes one; none if there is no cache.
+    """Return the options that make a JVM read the class archive, or write one. There are none without a cache folder.
 
-    An archive for the options `or_else` will do as well if this JVM's class path begins with that archive's.
+    An archive for the options `or_else` is also suitable if this JVM's class path begins with the archive's class path.
     """
     archives = [cache() / f"classes-{_identity(program, jars, each)}.jsa" for each in (options, *or_else)]
     # Users need not know that Java rejected an archive.
@@ -319,7 +321,7 @@ def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Se
 
 
 def pack() -> None:
-    """Write the cache's archives, compressed, to where `class_archive` of the same installation finds them."""
+    """Compress the cache's archives to a folder in which `class_archive` of the same installation finds them."""
     import pyarrow as pa  # noqa: PLC0415 -- slow to load, and only for an image
 
     for archive in cache().glob("classes-*.jsa"):
@@ -334,7 +336,7 @@ def _unpack(archive: Path) -> None:
         return
     import pyarrow as pa  # noqa: PLC0415 -- as above
 
-    # Another process may do the same.
+    # Another process may do the same at the same time.
     draft = archive.with_name(f"{archive.name}.{uuid4().hex}")
     try:
         with pa.input_stream(str(_packed(archive)), compression="zstd") as source, draft.open("wb") as file:
@@ -349,7 +351,7 @@ def _packed(archive: Path) -> Path:
 
 
 def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
-    """Return a short name for an archive's Java, jars and start options, except for options of one job."""
+    """Return a short name for an archive's Java, jars and start options, without job-specific options."""
     real = Path(program).resolve()
     folder = jars.stat()
     same = (option for option in options if not option.startswith(_OF_A_JOB))
@@ -358,7 +360,7 @@ def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
 
 
 def _put_in_place() -> None:
-    """Give archives that JVMs have left their final names, and remove those no longer used. Raises OSError."""
+    """Rename archives that JVMs have written to their final names, and remove unused ones. Raises OSError."""
     for archive in cache().glob("classes-*.jsa"):
         if time.time() - archive.stat().st_mtime > _UNUSED_SECONDS:
             archive.unlink()

@@ -1,8 +1,8 @@
-"""Executors as pods of a Kubernetes cluster. The driver is this process, in a pod or not.
+"""Executors in pods of a Kubernetes cluster. The driver is this process, in a pod or not.
 
-Spark asks the cluster for the pods, and waits silently and indefinitely for those that it does not get. So `check`
-tests beforehand what Spark will ask for, with the same client and settings. While pods are awaited, `ails` reports what
-keeps them from running. Neither leaves anything in the cluster.
+Spark requests pods from the cluster, and waits silently and indefinitely for pods that it does not get. So `check`
+tests Spark's requests beforehand, with the same client and settings. While Spark waits for pods, `ails` reports what
+keeps them from running. Neither function leaves anything in the cluster.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _BAD_CREDENTIALS, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 _ON_ITS_WAY = {"ContainerCreating", "PodInitializing"}
 
 SETTINGS = {
-    # Spark replaces spark.driver.host with the address on which the driver listens. If that is 0.0.0.0, executors look
-    # for the driver there (SPARK-58748).
+    # Spark replaces spark.driver.host with the address on which the driver listens. If that is 0.0.0.0, executors use
+    # it as the driver's address (SPARK-58748).
     "spark.kubernetes.executor.useDriverPodIP": "false",
-    # Executors get their settings from the driver. A driver that is not a pod of Spark's own creates none of these
-    # objects, so it needs no right to create or remove them.
+    # Executors get their settings from the driver. A driver that Spark did not start in a pod creates none of these
+    # objects, so it needs no permission to create or remove them.
     "spark.kubernetes.executor.disableConfigMap": "true",
     "spark.kubernetes.driver.service.deleteOnTermination": "false",
     "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
     "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
-    # Spark gives up after a number of lost executors. A job runs for months, and loses some over time.
+    # Spark gives up after a number of lost executors. A job that runs for months loses some over time.
     "spark.executor.failuresValidityInterval": "1h",
 }
 
 
 def is_kubernetes(master: str) -> bool:
-    """Whether executors are pods."""
+    """Return whether executors run in Kubernetes pods."""
     return master.startswith(_SCHEME)
 
 
@@ -54,15 +54,15 @@ def address(master: str) -> str:
 
 
 def check(jvm: Any, master: str) -> None:
-    """Check whether the cluster allows a driver to have executors there. Raises SparkStartError.
+    """Check that the cluster allows this driver to start executors. Raises SparkStartError.
 
-    It must be called before there is a session, because only the settings from the driver's files count.
+    Call this function before there is a session, because only the settings from the driver's files count.
     """
     conf = jvm.org.apache.spark.SparkConf()
     if not any(conf.contains(name) for name in _IMAGES):
         raise SparkStartError(
-            f"executors have no image: set {_IMAGES[1]} in spark-defaults.conf, in the folder SPARK_CONF_DIR. The best "
-            "value is the driver's image."
+            f"executors have no image: set {_IMAGES[1]} in spark-defaults.conf, in the folder SPARK_CONF_DIR. "
+            "Preferably, use the driver's image."
         )
     namespace = conf.get(_NAMESPACE, _USUAL)
     try:
@@ -71,7 +71,8 @@ def check(jvm: Any, master: str) -> None:
             if missing:
                 raise SparkStartError(
                     f"Kubernetes does not allow this driver to {', '.join(missing)} pods in the namespace {namespace}: "
-                    f"give its service account a Role there with pods: [{', '.join(_VERBS)}], or set {_NAMESPACE}."
+                    f"give its service account a Role in this namespace with pods: [{', '.join(_VERBS)}], or set "
+                    f"{_NAMESPACE}."
                 )
             if (refusal := _refusal(jvm, client, conf)) and refusal[0] == _NOT_FOUND:
                 raise SparkStartError(f"Kubernetes cannot place the executors: {refusal[1]}; set {_NAMESPACE}.")
@@ -83,7 +84,7 @@ def check(jvm: Any, master: str) -> None:
 
 
 def ails(spark: SparkSession) -> str:
-    """Return what keeps executors from running, as far as the cluster reports it; empty if nothing is known."""
+    """Return what keeps executors from running, according to the cluster; empty if the cluster reports nothing."""
     context: Any = spark.sparkContext
     jvm, conf = context._jvm, context._jsc.sc().conf()  # noqa: SLF001 -- there is no other way to Spark's client
     namespace = conf.get(_NAMESPACE, _USUAL)
@@ -99,7 +100,7 @@ def ails(spark: SparkSession) -> str:
 
 
 def _reasons(status: Any) -> Iterator[str]:
-    """Yield why a pod with this status is not running, or ended early."""
+    """Yield the reasons why a pod with this status is not running, or exited early."""
     for condition in status.getConditions():
         if condition.getType() == "PodScheduled" and condition.getStatus() == "False":
             yield f"no node for a pod: {condition.getMessage()}"
@@ -108,17 +109,17 @@ def _reasons(status: Any) -> Iterator[str]:
         if waiting is not None and waiting.getReason() not in _ON_ITS_WAY:
             yield _line(f"a pod cannot start, {waiting.getReason()}", waiting.getMessage())
         if ended is not None:
-            yield _line(f"a pod ended with code {ended.getExitCode()}, {ended.getReason()}", ended.getMessage())
+            yield _line(f"a pod exited with code {ended.getExitCode()}, {ended.getReason()}", ended.getMessage())
 
 
 def _line(what: str, message: str | None) -> str:
-    """Return both in one line, with only the last line of a container's message."""
+    """Return a line with `what` and the last line of a container's `message`."""
     last = (message or "").strip().rpartition("\n")[2]
     return f"{what}: {last}" if last else what
 
 
 def _may(jvm: Any, client: Any, namespace: str, verb: str) -> bool:
-    """Whether the cluster allows this driver to do that with pods."""
+    """Return whether the cluster allows this driver to perform the operation `verb` on pods."""
     review = jvm.io.fabric8.kubernetes.api.model.authorization.v1.SelfSubjectAccessReviewBuilder()
     asked = review.withNewSpec().withNewResourceAttributes().withNamespace(namespace).withVerb(verb)
     whole = asked.withResource("pods").endResourceAttributes().endSpec().build()
@@ -126,9 +127,9 @@ def _may(jvm: Any, client: Any, namespace: str, verb: str) -> bool:
 
 
 def _refusal(jvm: Any, client: Any, conf: Any) -> tuple[int, str] | None:
-    """Return the code and reason of the cluster's refusal of a pod like an executor's, from a dry run; None if none.
+    """Request an executor's pod in a dry run. If the cluster refuses the pod, return the code and reason, else None.
 
-    The pod lacks the parts that Spark adds.
+    The requested pod lacks the parts that Spark adds.
     """
     kubernetes = jvm.org.apache.spark.deploy.k8s
     template = conf.get("spark.kubernetes.executor.podTemplateFile", "")
@@ -153,7 +154,7 @@ def _refusal(jvm: Any, client: Any, conf: Any) -> tuple[int, str] | None:
 
 @contextmanager
 def _client(jvm: Any, conf: Any, master: str) -> Iterator[Any]:
-    """Yield Spark's client, as its driver has it in this mode."""
+    """Yield a Kubernetes client, created as Spark's driver creates it in this mode."""
     kubernetes = jvm.org.apache.spark.deploy.k8s
     kind = getattr(getattr(kubernetes, "SparkKubernetesClientFactory$ClientType$"), "MODULE$").Driver()
     namespace, nothing = jvm.scala.Option.apply(conf.get(_NAMESPACE, _USUAL)), jvm.scala.Option.empty()
@@ -166,7 +167,7 @@ def _client(jvm: Any, conf: Any, master: str) -> Iterator[Any]:
 
 
 def _code(error: Py4JJavaError) -> int:
-    """Return the API server's status code; 0 for any other error."""
+    """Return the API server's status code, or 0 for any other error."""
     java: Any = error.java_exception
     return int(java.getCode()) if java.getClass().getSimpleName() == "KubernetesClientException" else 0
 
@@ -178,7 +179,7 @@ def _said(error: Py4JJavaError) -> str:
 
 
 def _why(error: Py4JJavaError) -> str:
-    """Return why the API server gave no usable answer, and what to do about it."""
+    """Return why the API server gave no usable answer, and the remedy."""
     causes: list[Any] = []
     cause = error.java_exception
     while cause is not None:

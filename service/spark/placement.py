@@ -1,14 +1,15 @@
-"""Labels for shards in Spark, chosen so that every partition gets an equal share of the shards.
+"""Labels for Spark's shards, chosen so that every partition gets the same number of shards.
 
 State is kept by shard. The number of shards is fixed for the life of the state, and a partition has several of them.
 When the number of partitions changes, the shards are redistributed. A power of two gives equal shares for every number
 of partitions that divides it.
 
 Spark sends a group to the partition `murmur3(key) mod partitions`, and the hashes of small numbers collide: two shards
-named 0 and 1 may both go to the first of two partitions while the second idles. So a shard is not named by its own
-number, but by a label whose hash leads to the intended partition.
+with the keys 0 and 1 may both be sent to the first of two partitions, while the second is idle. So a shard's key is not
+its number, but a label whose hash selects the intended partition.
 
-The labels are part of the checkpoint: state is found under them. This file must return the same labels forever.
+The labels are part of the checkpoint, because they are the keys of the state. This module must never return different
+labels.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 _SHARDS_OF_A_TASK = 4
-"""Shards per task when a job begins. The job can later grow to four times as many tasks. With four, a small batch of a
-join takes 10% longer than with one shard per task, with eight 40%. At full load there is no difference.
+"""Shards per task when a job begins. The job can later grow to four times as many tasks. With four shards per task, a
+small batch of a join takes 10% longer than with one; with eight, 40%. At full load there is no difference.
 """
 
 _MOST_SHARDS = 1024
@@ -28,16 +29,16 @@ _MASK = 0xFFFFFFFF
 
 
 def usual(parallelism: int) -> int:
-    """Return how many shards suit this number of partitions, with room to grow."""
+    """Return a suitable number of shards for this number of partitions, with room to grow."""
     return min(_MOST_SHARDS, _SHARDS_OF_A_TASK << (parallelism - 1).bit_length())
 
 
 @lru_cache(maxsize=4)
 def placement(shards: int) -> tuple[int, ...]:
-    """Return a label per shard: of `shards` partitions, or of a divisor of it, shard `i` goes to the `i`-th, modulo.
+    """Return a label for each shard. For any number of partitions that divides `shards`, shards are spread evenly.
 
-    Of the labels that lead there, the smallest that equals `i` modulo `shards` is chosen, so a label's shard is `label
-    % shards`.
+    With `n` partitions, shard `i` is in partition `i % n`. A shard's label is the smallest such number that equals `i`
+    modulo `shards`, so a label's shard is `label % shards`.
     """
     return tuple(
         next(label for label in range(shard, 2**31, shards) if partition(label, shards) == shard)
@@ -46,12 +47,12 @@ def placement(shards: int) -> tuple[int, ...]:
 
 
 def one_each(labels: Iterable[int], partitions: int) -> tuple[int, ...]:
-    """Return one of these labels for each partition that any of them leads to."""
+    """Return one of these labels for each partition that contains any of them."""
     return tuple({partition(label, partitions): label for label in labels}.values())
 
 
 def partition(label: int, partitions: int) -> int:
-    """Return the partition to which Spark's hash partitioning sends an int column of this value."""
+    """Return the partition to which Spark's hash partitioning sends an int column with the value `label`."""
     digest = _murmur3(label)
     return (digest - (1 << 32) if digest >= 1 << 31 else digest) % partitions
 

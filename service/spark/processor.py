@@ -1,10 +1,10 @@
-"""The one stateful processor for every stage: blocks of one shard in, blocks for the shards of deeper stages out.
+"""The stateful processor that runs every stage: it reads a shard's blocks, and emits blocks for deeper stages.
 
-Per batch and shard, blocks for a deeper level are passed on unchanged. Blocks for this level are joined into one batch,
-and the stage loop (`service.execute.stage`) runs over it. The output is split by shard and cut into blocks. Counters
-and dead letters go directly to the writer.
+In each batch of a shard, blocks for a deeper level are passed on unchanged. Blocks for this level are concatenated to
+one batch, over which the stage loop (`service.execute.stage`) runs. The output is split by shard and cut into blocks.
+Counters and dead letters are sent directly to the writer.
 
-The class and everything that it holds are pickled by module name, so all of it must be importable in a worker.
+The class and everything that it contains are pickled by module name, so a worker must be able to import all of it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from rowkind.service.spark.worker_memory import freeze_long_lived_objects, relea
 
 
 def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
-    """Return the blocks that the processor makes from these.
+    """Return the blocks that the processor emits for these blocks.
 
-    The time mode is "None": in the other modes Spark sets up unused timers in every task, 7 ms each.
+    The time mode is "None", because in other modes Spark sets up unused timers in every task, which takes 7 ms each.
     """
     return blocks.groupBy("shard").transformWithState(processor, EDGE_SCHEMA, "Append", "None")
 
@@ -51,8 +51,8 @@ def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
 class Level:
     """A level of a graph.
 
-    - `members`: its operators, each before those that it feeds. If a checkpoint has more stages than the graph has
-      levels, there are none, and everything is passed on. Such a level may even be the writer's.
+    - `members`: its operators, each before the operators that it feeds. If a checkpoint has more stages than the graph
+      has levels, the additional levels have no members and pass everything on. Such a level may even be the writer's.
     - `number`: its own number. `writer`: the number of the writer's level.
     - `labels`: Spark's label of each shard (`placement`).
     """
@@ -68,11 +68,11 @@ class OperatorProcessor(StatefulProcessor):
 
     Args:
         level: the level of the members.
-        unmatched: what happens to a retraction that finds no row. It is counted in any case.
-        promises: what happens on a change that violates a table's declared constraints. It is counted in any case.
-        limits: of the run cache.
-        write: called at a task's end with the blocks for the writer and the time of the batch. Without it, they are
-        passed on as rows.
+        unmatched: the policy for a retraction that finds no row. Such a retraction is always counted.
+        promises: the policy for a change that violates a table's declared constraints. Such a change is always counted.
+        limits: the limits of the run cache.
+        write: called at a task's end with the blocks for the writer and the time of the batch. If it is None, the
+        blocks are passed on as rows.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class OperatorProcessor(StatefulProcessor):
         self._map: MapState | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the map of the stage. Spark calls this at the start of every task."""
+        """Open the stage's map. Spark calls this method at the start of every task."""
         freeze_long_lived_objects("operator")
         self._map = open_map(handle)
 
@@ -121,7 +121,7 @@ class OperatorProcessor(StatefulProcessor):
             yield from self._out(self._level.labels[shard], level, block.to_bytes())
 
     def _out(self, label: int, level: int, block: bytes) -> Iterator[Row]:
-        """Yield a block as a row, or keep it if this task writes it."""
+        """Yield a block as a row, or collect it if this task writes it."""
         if self._write is None:
             yield Row(shard=label, level=level, block=block, now=self._now)
         else:
@@ -129,9 +129,9 @@ class OperatorProcessor(StatefulProcessor):
             self._blocks.append(pa.py_buffer(block))
 
     def close(self) -> None:
-        """Write the blocks. Spark calls this at the end of every task, before it commits the state.
+        """Write the collected blocks. Spark calls this method at the end of every task, before it commits the state.
 
-        If the commit fails, the task is repeated on the state before it, and finds that everything is already written.
+        If the commit fails, the task is repeated on the previous state, and finds that everything is already written.
         """
         if self._write is not None and self._blocks:
             self._write(self._blocks, self._now)
@@ -139,9 +139,9 @@ class OperatorProcessor(StatefulProcessor):
         release_freed_memory()
 
     def apply(self, shard: int, blocks: list[Block], now: int) -> Iterator[tuple[int, int, Block]]:
-        """Yield the output blocks of one batch of a shard, each with its target shard and level.
+        """Yield the output blocks of a shard's batch, each with its target shard and level.
 
-        One more block carries the counters to the writer.
+        A last block carries the counters to the writer.
         """
         counters: dict[str, float] = {}
         for to, level, piece in pieces(self._run(shard, blocks, now, counters)):
@@ -149,7 +149,7 @@ class OperatorProcessor(StatefulProcessor):
         yield shard, self._level.writer, Block(counters=counters)
 
     def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
-        """Yield the output of the stage. The list of blocks is empty afterwards."""
+        """Yield the stage's output. The list of blocks is emptied."""
         assert self._map is not None, "Spark has called `init`"
         cache = worker_cache(self._limits)
         cache.drop_removed()
@@ -184,7 +184,7 @@ class OperatorProcessor(StatefulProcessor):
             yield from ((shard, self._level.writer, Batch.of_letters(member.explain(each))) for each in output.left_out)
 
     def _pass_time(self, marks: Sequence[TimeMarks], now: int, state: SparkState) -> tuple[Watermarks, Watermarks]:
-        """Return the watermarks before and after the batch, and store the latter with the state of the shard."""
+        """Return the watermarks before and after the batch, and store the latter in the shard's state."""
         if not self._clocks:
             return Watermarks(), Watermarks()
         store = state.store(watermarks.STATE)
@@ -194,7 +194,7 @@ class OperatorProcessor(StatefulProcessor):
         return before, after
 
     def _letters(self, member: Member, lost: Changes) -> Batch:
-        """Apply the policy for unmatched retractions. Raises UnmatchedRetractionError if it is to fail."""
+        """Apply the policy for unmatched retractions. Raises UnmatchedRetractionError if the policy is `fail`."""
         if not len(lost):
             return Batch.empty()
         if self._unmatched == "fail":

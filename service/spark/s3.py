@@ -1,12 +1,12 @@
-"""Checkpoints on S3 or a compatible store: the jars that pyspark lacks for it, and the settings.
+"""Checkpoints on S3 or a compatible store: the additional jars that pyspark needs, and the settings.
 
-Hadoop's own package requires one jar of 600 MB with all of Amazon's services. The parts that it uses take 13 MB
-together, without the libraries that Spark has in other versions. S3 has no rename. A log file appears when its upload
-completes, and Spark's checkpoint manager for such stores relies on that.
+Hadoop's own package requires a 600 MB jar with all of Amazon's services. The parts that Hadoop uses take 13 MB
+together, without the libraries that Spark has in other versions. S3 has no rename operation. A log file appears when
+its upload completes, and Spark's checkpoint manager for such stores relies on that.
 
 Credentials come from the places that Amazon's tools use: the environment, `~/.aws`, a web identity, the machine.
-AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL names another server. If SPARK_CONF_DIR or HADOOP_CONF_DIR is set, that
-configuration must set all of this instead.
+AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL sets the address of another server. If SPARK_CONF_DIR or HADOOP_CONF_DIR is set,
+that configuration must contain all of these settings instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODULES: tuple[Module, ...] = tuple(
 _ALONE: tuple[Module, ...] = (
     ("org.apache.hadoop", "hadoop-aws", HADOOP),
     ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
-    # The newest version available. Its checkpoint classes are those that Spark 4.3 expects.
+    # The newest version available. Spark 4.3 expects the same checkpoint classes.
     ("org.apache.spark", "spark-hadoop-cloud_2.13", "4.1.1"),
 )
 _SPARKS = ("io.netty", "org.slf4j", "commons-codec", "commons-logging", "org.apache.httpcomponents")
@@ -36,9 +36,9 @@ _MANAGER = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFil
 
 
 def jars(checkpoint: str) -> Path | None:
-    """Return the folder of the jars that this checkpoint needs, downloaded on the first call; None if it needs none.
+    """Return the folder with the jars that this checkpoint needs, or None if it needs none. Raises DownloadError.
 
-    Raises DownloadError.
+    The jars are downloaded on the first call.
     """
     if not _is_there(checkpoint):
         return None
@@ -61,7 +61,7 @@ def settings(checkpoint: str) -> Mapping[str, str]:
 
 
 def endpoint(checkpoint: str) -> str | None:
-    """Return the address of this checkpoint's server if one other than Amazon's is named."""
+    """Return the address of this checkpoint's server, or None if it is Amazon's."""
     if not _is_there(checkpoint):
         return None
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001 - Hadoop's file systems are available only through Spark's gateway
 """The Spark session that a job runs in.
 
-Every setting that a job relies on is set here and nowhere else. The commit that introduced a setting has the
-measurements for it. Settings that only silence log output or set a limit have a comment.
+Every setting that a job relies on is set in this module and nowhere else. The commit that introduced a setting contains
+the measurements for it. Settings that only silence log output or set a limit have a comment.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _SETTINGS: Mapping[str, str] = {
     f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
-    # Rowkind knows which job a folder belongs to (`service.checkpoint.checkpoint`). After a kill, Spark would take the
-    # draft of a log's first file for another query's.
+    # Rowkind itself checks which job a folder belongs to (`service.checkpoint.checkpoint`). After a kill, Spark would
+    # take the draft of a log's first file for a file of another query.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
-    # How often in ms an idle query asks for new data. Spark's default of 10 ms takes 14% of a core.
+    # The interval in ms at which an idle query polls for new data. Spark's default of 10 ms takes 14% of a core.
     "spark.sql.streaming.pollingDelay": "50",
-    # An edge has few rows, each of which is a block. Compiling a plan for them costs more than it saves.
+    # An edge has few rows, each of which contains a block. Compiling a plan for them costs more than it saves.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Over TCP, a task's first block waits 40 ms for the acknowledgement of the data sent before it.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Only some kinds of task pass this setting on. Since workers are pooled by settings, leaving it on would double
-    # them.
+    # Only some kinds of task pass this setting on. Since workers are pooled by settings, leaving it on would double the
+    # number of workers.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # The part of the heap that Spark reserves for itself. With the default of 300 MB, Spark refuses a heap below 450
     # MB.
@@ -67,9 +67,9 @@ _SETTINGS: Mapping[str, str] = {
 }
 
 _JAVA_OPTIONS = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m")
-"""The JVM moves blocks and plans batches, and runs no loop over rows that the optimising compiler would speed up. That
-compiler alone took a fifth of a core for minutes. Without it Java reserves 48 MB for compiled code, of which a job
-fills 35 MB in its first minute. Once the space is full, Java interprets.
+"""The JVM moves blocks and plans batches. It runs no loops over rows, which the optimising compiler would speed up.
+That compiler alone took a fifth of a core for minutes. Without the compiler, Java reserves only 48 MB for compiled
+code, of which a job fills 35 MB in its first minute. When this space is full, Java interprets further code.
 """
 
 _USUAL = Budget()
@@ -82,8 +82,8 @@ _DAEMON = "rowkind.service.processes.worker_daemon"
 _SHIPPED = "rowkind.zip"
 
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""The class that writes checkpoint files on a local disk. Spark's default starts several processes per file (chmod,
-readlink), which took half of a small batch. Both classes put a file in place by an atomic rename.
+"""The class that writes checkpoint files to a local disk. Spark's default class starts several processes per file
+(chmod, readlink), which took half of a small batch. Both classes install a file by an atomic rename.
 """
 
 
@@ -97,12 +97,12 @@ def begin(checkpoint: str, budget: Budget = _USUAL) -> None:
 
 
 def _local_options(budget: Budget) -> list[str]:
-    """Return the options of a JVM on this machine. Blocks are briefly held outside the heap."""
+    """Return the options of a JVM on this machine. Blocks are briefly stored outside the heap."""
     return [f"-Xmx{budget.heap}", f"-XX:MaxDirectMemorySize={budget.direct}", *_java_options()]
 
 
 def _java_options() -> tuple[str, ...]:
-    """Return the options of the driver's JVM except for its memory, which Spark sets differently on a cluster."""
+    """Return the options of the driver's JVM, except for its memory, which is set differently on a cluster."""
     return (*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={_logging().as_uri()}")
 
 
@@ -112,11 +112,11 @@ def session(
     """Return the session for a job. It becomes the process's only session.
 
     Args:
-        name: the name in the cluster's listings.
-        master: Spark's master URL. With `local[…]` everything runs in this process and one JVM.
-        parallelism: partitions of every shuffle. A checkpoint fixes it at its first batch.
-        checkpoint: folder or URL under which queries keep their checkpoints.
-        budget: memory of the JVM, if it is started here, and of the state stores.
+        name: the application's name in the cluster's listings.
+        master: Spark's master URL. With `local[…]`, everything runs in this process and one JVM.
+        parallelism: the number of partitions of every shuffle. A checkpoint's first batch fixes it.
+        checkpoint: the folder or URL under which queries keep their checkpoints.
+        budget: the memory of the JVM, if it is started here, and of the state stores.
         code: the job's own functions, which are shipped to executors on other machines.
 
     Raises:
@@ -124,7 +124,7 @@ def session(
         DownloadError: The checkpoint's jars cannot be downloaded.
     """
     local = is_local(master)
-    # The same as in `service.spark.jvm`. Executors on other machines may have Python elsewhere.
+    # The same Python as in `service.spark.jvm`. On other machines, executors may have Python at another path.
     here = python() if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = here, sys.executable
     jars = s3.jars(checkpoint)
@@ -148,7 +148,7 @@ def session(
 
 
 def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str]:
-    """Return further settings for a session whose JVM is started for it."""
+    """Return further settings for a session that starts its own JVM."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
@@ -162,7 +162,7 @@ def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str
     return {
         **settings,
         **({} if jars is None else {"spark.jars": ",".join(map(str, sorted(jars.glob("*.jar"))))}),
-        # The file from `_ship` in the executor's working folder, for the daemon as well.
+        # The file from `_ship`, in the executor's working folder. The daemon needs it too.
         "spark.executorEnv.PYTHONPATH": _SHIPPED,
         "spark.driver.extraJavaOptions": " ".join(_java_options()),
         **(kubernetes.SETTINGS if kubernetes.is_kubernetes(master) else {}),
@@ -170,14 +170,14 @@ def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str
 
 
 def _check_reachable(master: str, checkpoint: str) -> None:
-    """Raise SparkStartError if the master or the store of the checkpoint does not answer."""
+    """Raise SparkStartError if the master or the checkpoint's store does not answer."""
     if not _MASTER.match(master):
         raise SparkStartError(f"{master} is not a Spark master: expected spark://host:port, k8s://…, yarn or local[n].")
     pods = kubernetes.is_kubernetes(master)
     if not _anybody_there(kubernetes.address(master) if pods else master):
         who = "the cluster's API server" if pods else "Spark's master"
         raise SparkStartError(f"no answer from {master}: check that {who} is running, and the address in --master.")
-    # Hadoop would retry for many minutes, which is right only once a job is running.
+    # Hadoop would retry for many minutes, which is useful only when a job is already running.
     if (store := s3.endpoint(checkpoint)) and not _anybody_there(store):
         raise SparkStartError(
             f"the checkpoint {checkpoint} cannot be reached, because {store} does not answer: check "
@@ -194,7 +194,7 @@ def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
 
 
 def _settings(parallelism: int, checkpoint: str, budget: Budget) -> dict[str, str]:
-    """Return the settings that every job needs, on any master."""
+    """Return the settings that every job needs with any master."""
     return {
         **_SETTINGS,
         f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": str(budget.rocksdb >> 20),
@@ -209,10 +209,10 @@ def _settings(parallelism: int, checkpoint: str, budget: Budget) -> dict[str, st
 def beside(
     spark: SparkSession, *, parallelism: int, checkpoint: str, budget: Budget, code: Code | None
 ) -> SparkSession:
-    """Return a session for a job in the context of the caller's session, which keeps its settings.
+    """Return a session for a job in the Spark context of the caller's session. That session keeps its settings.
 
-    The arguments are those of `session`. The caller's context determines Java's memory and options and the access to an
-    object store.
+    The arguments are the same as for `session`. The caller's context determines Java's memory and options, and the
+    access to an object store.
 
     Raises:
         SparkStartError: The session is a Spark Connect client, or has been stopped.
@@ -234,26 +234,26 @@ def beside(
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Whether the session has been stopped, or is being stopped."""
+    """Return whether the session has been stopped, or is being stopped."""
     # pyspark drops its context only once the context has stopped.
     context = spark.sparkContext._jsc
     return context is None or bool(context.sc().isStopped())
 
 
 def is_local(master: str | None) -> bool:
-    """Whether everything runs in this process and one JVM."""
+    """Return whether everything runs in this process and one JVM."""
     return master is not None and (master == "local" or master.startswith("local["))
 
 
 @contextmanager
 def stopping(spark: SparkSession) -> Iterator[SparkSession]:
-    """Yield the session, and stop it at the end. Raises SparkLostError if its JVM ends before."""
+    """Yield the session, and stop it at the end. Raises SparkLostError if its JVM exits first."""
     lost = None
     try:
         yield spark
     except RowkindError:
         raise
-    except Exception:  # the exception of a call to a lost JVM depends on the call; all others are raised again
+    except Exception:  # a call to a lost JVM may raise various exceptions; any other exception is raised again
         if (lost := ended()) is None:
             raise
         raise SparkLostError(lost) from None
@@ -265,7 +265,7 @@ def stopping(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def _stop_without_jvm(spark: SparkSession) -> None:
-    """Stop the Python side of a session whose JVM has ended."""
+    """Stop the Python side of a session whose JVM has exited."""
     spark.sparkContext._jsc = None
     spark.sparkContext.stop()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
@@ -273,7 +273,7 @@ def _stop_without_jvm(spark: SparkSession) -> None:
 
 
 def _anybody_there(url: str) -> bool:
-    """Whether a server listens at the address in a URL, or at one of several; true if the URL has no port."""
+    """Return whether a server listens at one of the addresses in a URL; true if the URL has no port."""
     addresses = _ADDRESS.findall(url)
     for host, port in addresses:
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):
@@ -286,9 +286,9 @@ def _on_disk(checkpoint: str) -> bool:
 
 
 def _let_accumulators_go(spark: SparkSession) -> None:
-    """Ignore the closing of the channel on which the JVM sends the values of accumulators.
+    """Ignore the closing of the channel through which the JVM sends accumulator values.
 
-    The JVM closes it if it is stopped while a task's end is in transit, and pyspark would print that as an error.
+    If the JVM is stopped while it sends the end of a task, it closes the channel. pyspark would print this as an error.
     """
     server: Any = spark.sparkContext._accumulatorServer
     told = server.handle_error
@@ -304,7 +304,7 @@ def _write_plainly(spark: SparkSession) -> None:
     """Turn off Hadoop's checksum file for each file on the local disk.
 
     Hadoop starts a `chmod` process for each checksum file, which took a twentieth of a small batch. RocksDB's files
-    have checksums of their own: change logs in their compression, snapshots as zip files.
+    have their own checksums: change logs through compression, snapshots as zip files.
     """
     jvm: Any = spark.sparkContext._jvm
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
@@ -325,7 +325,7 @@ def archive(path: Path) -> None:
     """Write the running package to a zip file at `path`, from which Python can import it."""
     root = Path(str(resources.files("rowkind")))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
-        # In a checkout the parts of the package are links, which a plain walk skips.
+        # In a checkout, parts of the package are symbolic links, which a plain walk skips.
         for folder, _, names in sorted(os.walk(root, followlinks=True)):
             if Path(folder).name != "__pycache__":
                 for name in sorted(names):
@@ -333,12 +333,12 @@ def archive(path: Path) -> None:
 
 
 def _ship(spark: SparkSession, code: Code | None) -> None:
-    """Ship the code that runs here, whatever the executors' image holds, and the code of the job's functions.
+    """Ship the running code and the code of the job's functions to the executors, whatever their image contains.
 
-    The required libraries come with the executors' image (`service.processes.executors`).
+    The required libraries must be in the executors' image (`service.processes.executors`).
     """
     folder = tempfile.mkdtemp(prefix="rowkind-")
-    # Executors that start later fetch it later, so the folder is kept as long as the driver runs.
+    # Executors that start later also fetch the files, so the folder is kept as long as the driver runs.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / _SHIPPED
     archive(path)

@@ -1,4 +1,4 @@
-"""Reports Spark's progress during a wait: the number of finished tasks of the stages that have begun."""
+"""Reports Spark's progress during a wait: the number of finished tasks in the stages that have started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERY_SECONDS = 0.5
 
 @contextmanager
 def tasks_told(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
-    """Call `told` every half second with the finished tasks and all tasks of the stages that started meanwhile."""
+    """Call `told` every 0.5 s with the numbers of finished and of all tasks in stages that started inside the block."""
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getActiveStageIds())
     stages: dict[int, tuple[int, int]] = {}

@@ -1,7 +1,8 @@
-"""The program that Spark starts as Python. The code runs in a forked process instead (`service.processes.forks`).
+"""The program that Spark starts instead of Python. The code runs in a forked process (`service.processes.forks`).
 
-It imports next to nothing, and starts in a hundredth of a second. A signal that ends the child ends this program too,
-and the child ends if this program is killed. If no forking process answers, this program becomes Python itself.
+The program imports almost nothing, and starts in 0.01 s. If a signal kills the forked process, the same signal kills
+this program, and the forked process exits if this program is killed. If no process answers the request to fork, this
+program becomes Python itself.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Stores the blobs of arrangements in a MapState on RocksDB.
 
-State layout: one map per stage, from a path `arrangement/name/part` to bytes. The bytes are a header that says how the
-blob is stored, followed by the blob or a part of it. Key and value are single columns, and there is only one map,
-because Spark compiles a plan for each map and column again in every task: 24 ms for a map of three and four columns. A
-blob is compressed, because moving a byte through Spark costs far more than compressing it. A compressed blob larger
-than `PART_BYTES` is cut, and every header has the number of parts. Spark writes and rolls back everything with the
-batch.
+State layout: one map per stage, from a path `arrangement/name/part` to bytes. The bytes consist of a header that says
+how the blob is stored, followed by the blob or a part of it. Key and value are single columns, and there is only one
+map, because Spark compiles a plan for each map and column again in every task: 24 ms for a map of three and four
+columns. A blob is compressed, because moving a byte through Spark costs far more than compressing it. A compressed blob
+larger than `PART_BYTES` is cut into parts, and every header has the number of parts. Spark commits or rolls back all
+writes with the batch.
 
 The map does not use Spark's TTL. An arrangement drops expired rows in every batch of its shard, and uses the current
-TTL. Spark would stamp each blob with the TTL of the day it was written, and drop blobs that are still needed after the
-TTL has been raised. Spark's TTL would also cost as much as all other state calls of a small batch.
+TTL. Spark would set each blob's expiry with the TTL at the time of writing, and drop blobs that are still needed after
+the TTL has been raised. Spark's TTL would also cost as much as all other state calls of a small batch.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rowkind.service.spark.cache import RunCache
 from rowkind.service.spark.errors import StateDamagedError
 
 PART_BYTES = 4 << 20
-"""The largest value that is stored in RocksDB as one."""
+"""The maximum size in bytes of a single value in RocksDB."""
 
-# Not as text, which Spark would parse again in every task: 8 ms for a map.
+# Not written as text, which Spark would parse again in every task: 8 ms for a map.
 KEY_SCHEMA = StructType([StructField("path", StringType())])
 VALUE_SCHEMA = StructType([StructField("blob", BinaryType())])
 
@@ -47,16 +47,16 @@ _SMALL = 1 << 10
 
 
 def open_map(handle: StatefulProcessorHandle) -> MapState:
-    """Return the map that holds the blobs of a stage."""
+    """Return the map with the blobs of a stage."""
     return handle.getMapState(MAP, KEY_SCHEMA, VALUE_SCHEMA)
 
 
 class SparkStore:
-    """The blob store of one arrangement of one shard, for the length of one batch.
+    """The blob store of one arrangement in one shard, for the duration of one batch.
 
-    Reads go to the cache first, except for the manifest, which is replaced and therefore cached for one batch only.
-    Writes always go to the state store, whatever the cache holds: after a failed batch the cache may hold blobs that
-    state lost.
+    Blobs are read from the cache if possible, except for the manifest: it is replaced, and so cached for one batch
+    only. Blobs are always written to the state store, whatever the cache contains: after a failed batch, the cache may
+    contain blobs that the state has lost.
     """
 
     def __init__(self, state: MapState, arrangement: str, cache: RunCache) -> None:
@@ -68,7 +68,7 @@ class SparkStore:
         """Seconds spent in calls to the state store so far."""
 
     def get(self, name: str) -> pa.Buffer | None:
-        """Return the blob of this name, or None. Raises StateDamagedError if its digest is wrong."""
+        """Return the blob with this name, or None. Raises StateDamagedError if its digest is wrong."""
         if name == MANIFEST:
             if self._manifest is None:
                 self._manifest = self._read(name)
@@ -81,7 +81,7 @@ class SparkStore:
             return None
         if digest(blob) != name:
             raise StateDamagedError(
-                f"the state store returned other bytes than were written for the run {name} ({blob.size} bytes): "
+                f"the state store returned different bytes than were written for the run {name} ({blob.size} bytes): "
                 "`rowkind run --reset-state` rebuilds the state from the topics"
             )
         return self._cache.put(name, blob)
@@ -141,7 +141,7 @@ class SparkStore:
 
 
 class SparkState:
-    """The state of one shard of a stage, for the length of one batch (`service.execute.stage`)."""
+    """The state of one shard in a stage, for the duration of one batch (`service.execute.stage`)."""
 
     def __init__(self, state: MapState, cache: RunCache) -> None:
         self._state = state
@@ -154,14 +154,14 @@ class SparkState:
         return sum(each.seconds for each in self._stores.values())
 
     def store(self, name: str) -> SparkStore:
-        """Return the blobs of the arrangement of this name."""
+        """Return the blobs of the arrangement with this name."""
         if name not in self._stores:
             self._stores[name] = SparkStore(self._state, name, self._cache)
         return self._stores[name]
 
 
 def _pack(blob: pa.Buffer) -> tuple[bool, pa.Buffer]:
-    """Return whether a blob is stored compressed, and the bytes that are stored."""
+    """Return whether a blob is stored compressed, and the bytes to store."""
     if blob.size >= _SMALL:
         packed = pa.Codec(_CODEC, compression_level=_LEVEL).compress(blob)
         if packed.size < blob.size:
@@ -170,5 +170,5 @@ def _pack(blob: pa.Buffer) -> tuple[bool, pa.Buffer]:
 
 
 def _parts(size: int) -> int:
-    """Return how many parts this many bytes take: exact for stored bytes, an upper bound for uncompressed bytes."""
+    """Return the number of parts for `size` bytes: exact for stored bytes, an upper bound for uncompressed bytes."""
     return max(1, -(-size // PART_BYTES))

@@ -1,7 +1,7 @@
-"""Work that the first batch would otherwise wait for, done while the driver still plans that batch.
+"""Does work early that the first batch would otherwise wait for, while the driver still plans that batch.
 
 The first Python task starts the daemon of all workers, and the first task with state unpacks RocksDB's library. Both
-take a second of a core that is otherwise idle.
+together take one second on a core that is otherwise idle.
 """
 
 from __future__ import annotations

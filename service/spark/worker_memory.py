@@ -1,8 +1,8 @@
-"""Memory of Python workers between tasks: the garbage collector's long-lived objects, and freed memory.
+"""Memory of Python workers between tasks: long-lived objects, which the garbage collector skips, and freed memory.
 
-Spark's daemon runs a full collection after every task, and the worker's next task waits for it. That takes 25 to 50 ms
-for the loaded libraries, seven times in a small batch of a join and a rank, 40% of a core. Frozen objects are no longer
-scanned. (`gc.freeze` was made for servers that fork.)
+Spark's daemon runs a full garbage collection after every task, and the worker's next task waits for it. With the loaded
+libraries, a collection takes 25 to 50 ms. A small batch of a join and a rank has seven of them, or 40% of a core.
+Frozen objects are no longer scanned. (`gc.freeze` was designed for servers that fork.)
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _tasks: Counter[str] = Counter()
 
 
 def freeze_long_lived_objects(kind: str) -> None:
-    """Freeze long-lived objects. Called at the start of every task.
+    """Freeze long-lived objects. Call this function at the start of every task.
 
-    The second call of a kind freezes everything that the first task has loaded and compiled.
+    The second call with the same `kind` freezes everything that the first task has loaded and compiled.
     """
     _tasks[kind] += 1
     if _tasks[kind] == 2:
@@ -25,9 +25,9 @@ def freeze_long_lived_objects(kind: str) -> None:
 
 
 def release_freed_memory() -> None:
-    """Return memory that Arrow keeps for the next task to the system. Called at the end of a task.
+    """Return the memory that Arrow keeps for the next task to the system. Call this function at the end of a task.
 
-    Each worker runs tasks of all kinds in turn, and would otherwise keep as much as the largest of them took.
+    Each worker runs tasks of all kinds, one after the other, and would otherwise keep the memory of the largest task.
     """
     import pyarrow as pa  # noqa: PLC0415 -- workers that only plan reads and writes have no Arrow
 

@@ -1,1 +1,1 @@
-"""The HTTP port of a job or service: its server and its pages."""
+"""The HTTP server of a job or a multi-job service, and its pages."""

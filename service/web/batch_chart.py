@@ -1,4 +1,4 @@
-"""Draw the last batches of a query as a chart of their durations, with the rows that each read."""
+"""Draw a chart of a query's last batches: their durations, and the number of rows that each batch read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WIDTH, _HEIGHT, _GAP = 600, 72, 2
 
 
 def chart(query: QueryStatus) -> str:
-    """Return an SVG chart with a caption, and with the same data as a table for users who cannot see the chart."""
+    """Return an SVG chart with a caption and, for users who cannot see the chart, a table of the same data."""
     if not query.batches:
         return '<figure class="batches"><figcaption>No batch has finished yet.</figcaption></figure>'
     most = max(batch.seconds for batch in query.batches) or 1.0

@@ -1,6 +1,6 @@
-"""The HTTP server for the status port of a job or service, with access control. Other modules provide the pages.
+"""The HTTP server for the status port of a job or a multi-job service. Other modules provide the pages.
 
-It can use TLS and require a login. The two probes need no login, but without one they return no details.
+The server can use TLS and require a login. The two probes need no login, but without one they return no details.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Response:
 
 
 class Pages(Protocol):
-    """The pages to serve. Requests are handled in other threads."""
+    """The pages to serve. `answer` is called from other threads."""
 
     def answer(self, path: str, *, known: bool) -> Response:
-        """Return the response for a path. `known`: the request has the login; otherwise the path is a probe."""
+        """Return the response for a path. `known` is False for a probe without a login, which must not see details."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Access control of the port: the files of a TLS certificate and its key, and a login, `user:password`."""
+    """Access control of the port: the files of a TLS certificate and its key, and the login as `user:password`."""
 
     certificate: str | None = None
     key: str | None = None
@@ -58,7 +58,7 @@ class Guard:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context, None for plain HTTP. Raises OSError if the files are not a certificate and its key."""
+        """The TLS context, or None for plain HTTP. Raises OSError if the files are not a certificate and its key."""
         if self.certificate is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -66,7 +66,7 @@ class Guard:
         return context
 
     def admits(self, authorization: str | None) -> bool:
-        """Whether a request with this Authorization header may see everything."""
+        """Return whether a request with this Authorization header may see all pages and details."""
         if self.login is None:
             return True
         wanted = base64.b64encode(self.login.encode()).decode()
@@ -74,7 +74,7 @@ class Guard:
 
 
 class StatusServer(HttpServer):
-    """Serves `pages` to the requests that the guard admits."""
+    """The HTTP server that serves `pages` to the requests that the guard admits."""
 
     def __init__(self, pages: Pages, host: str, port: int, guard: Guard) -> None:
         handler = type("Handler", (_Handler,), {"pages": pages, "guard": guard})
@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def version_string(self) -> str:
-        """Return the server's name, without a version, which could help an attacker."""
+        """Return the server's name without its version, which could help an attacker."""
         return "Rowkind"
 
     def log_message(self, *_: object) -> None:
@@ -122,10 +122,10 @@ def serving(pages: Pages, job: Job, host: str, port: int) -> Iterator[StatusServ
     """Serve the pages with the access control of the job's `status` section. Raises StartError."""
     guard = _guard(job)
     try:
-        guard.context  # noqa: B018 - checks the files before the port is opened
+        guard.context  # noqa: B018 - check the files before the port is opened
     except OSError as error:
         raise StartError(
-            f"`status`: {guard.certificate} and {guard.key} are not a certificate and its key: "
+            f"`status`: the certificate {guard.certificate} and its key {guard.key} cannot be loaded: "
             f"{error.strerror or error}"
         ) from None
     try:
@@ -133,7 +133,7 @@ def serving(pages: Pages, job: Job, host: str, port: int) -> Iterator[StatusServ
     except OSError as error:
         raise StartError(
             f"port {port} of {host} is not available for status and metrics: {error.strerror}. Choose another one with "
-            f"--port (0 for any free port), or stop its process, which may be another run of this job"
+            f"--port (0 for any free port), or stop the process that uses it, which may be another run of this job"
         ) from None
     with server:
         yield server

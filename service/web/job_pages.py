@@ -1,12 +1,11 @@
-"""The pages of a job.
+"""The HTTP pages of a job.
 
-- `/healthz` is 200 while the job is working, even with warnings, which its text contains. It is 503 once a query has
-  failed.
-- `/readyz` is 200 if every query has finished a batch or found nothing to do since its start. Otherwise it is 503, with
-  the reason.
-- `/metrics` has the metrics in Prometheus text format.
-- `/` shows the plan of every query with its progress, and `/explain` more of the plan.
-- `/status.json` is `/` in machine-readable form.
+- `/healthz` returns 200 while the job works, with the text of any warnings. It returns 503 once a query has failed.
+- `/readyz` returns 200 if every query has finished a batch, or has found nothing to do, since its start. Otherwise it
+  returns 503 with the reason.
+- `/metrics` returns the metrics in Prometheus text format.
+- `/` shows the plan of every query with its progress, and `/explain` shows more details of the plan.
+- `/status.json` returns the content of `/` in machine-readable form.
 
 All pages are read-only.
 """
@@ -29,10 +28,10 @@ class Status(Protocol):
     """The interface to the running job. All calls come from other threads."""
 
     def healthy(self) -> bool:
-        """Whether no query has failed."""
+        """Return whether no query has failed."""
 
     def ready(self) -> bool:
-        """Whether every query has finished its first batch, or found nothing to do."""
+        """Return whether every query has finished its first batch, or found nothing to do."""
 
     def reason(self) -> str:
         """Return why the job is not ready, or not healthy."""
@@ -52,7 +51,7 @@ class Status(Protocol):
 
 @dataclass(frozen=True)
 class JobPages:
-    """The pages of a job. `views` are the job's views with their SQL."""
+    """The pages of a job. `views` maps the names of the job's views to their SQL."""
 
     status: Status
     views: Mapping[str, str]
@@ -73,7 +72,7 @@ class JobPages:
             case "/status.json":
                 return Response(200, "application/json", self.status.status().to_json().encode())
             case _:
-                return Response.text(404, "try /, /explain, /status.json, /metrics, /healthz or /readyz")
+                return Response.text(404, "not found: try /, /explain, /status.json, /metrics, /healthz or /readyz")
 
     def _verdict(self, good: bool, warning: str = "", *, known: bool) -> Response:
         if not known:

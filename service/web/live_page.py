@@ -1,7 +1,7 @@
-"""The frame of the live pages: of a job, of all jobs of a service, and of a job that is not running.
+"""The common frame of the live pages: for a job, for all jobs of a service, and for a job that is not running.
 
-A page is complete and self-contained. Its script fetches the page again every 2 s and replaces the content. Without the
-script, the browser reloads the page, less smoothly.
+Each page is complete and self-contained. Its script fetches the page every 2 s and replaces the content. Without
+JavaScript, the browser reloads the whole page every 5 s.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _STYLE = style() + (_FILES / "status.css").read_text("utf-8")
 _TEMPLATE = Template((_FILES / "status.html").read_text("utf-8"))
 _SCRIPT = (_FILES / "status.js").read_text("utf-8")
 _AT_ONCE = 3
-"""How many of the last errors are shown at once; the others are folded."""
+"""How many of the most recent errors are always visible; the others are folded."""
 
 HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
     "script-src 'sha256-" + base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode() + "'",
 }
-"""The HTTP headers of a page: the browser may run only the page's own script, and fetch nothing from elsewhere."""
+"""The HTTP headers of a page: the browser may run only the page's own script, and load nothing from other servers."""
 
 ALL_JOBS = '<a href="../../">all jobs</a>'
 """The link from a job's page to the page of its service."""
 
 
 def framed(title: str, heading: str, links: Mapping[str, str], live: str) -> str:
-    """Return a page whose part `live` is updated. The title and the links are text, everything else is HTML."""
+    """Return a page whose part `live` is updated. The title and link texts are plain text; the rest is HTML."""
     return _TEMPLATE.substitute(
         title=escape(title),
         heading=heading,
@@ -49,7 +49,7 @@ def framed(title: str, heading: str, links: Mapping[str, str], live: str) -> str
 
 
 def within(page: bytes) -> bytes:
-    """Return a job's page as its multi-job service shows it, with a link to all jobs."""
+    """Return a job's page with a link to all jobs, as the multi-job service shows it."""
     return page.replace(b'<nav aria-label="Other pages">', f'<nav aria-label="Other pages">{ALL_JOBS}'.encode(), 1)
 
 
@@ -73,7 +73,7 @@ def about(state: str, more: str, seen: float, version: str) -> str:
 
 
 def trouble(kind: str, head: str, what: str, remedy: str) -> str:
-    """Return a current problem with its remedy, under a heading (HTML)."""
+    """Return a current problem and its remedy as HTML, under the heading `head`, which is HTML, too."""
     todo = f'<p class="remedy">{escape(remedy)}</p>' if remedy else ""
     return f'<div class="trouble {kind}">{head and f"<h2>{head}</h2>"}{told(what)}{todo}</div>'
 
@@ -84,7 +84,7 @@ def told(what: str) -> str:
 
 
 def errors(incidents: Sequence[Incident], *, several: bool) -> str:
-    """Return the recent errors as HTML, with the query of each if there are `several` queries."""
+    """Return the recent errors as HTML. If there are `several` queries, each error names its query."""
     if not incidents:
         return ""
     items = [

@@ -1,4 +1,4 @@
-"""The status of all jobs of a service at one moment, as plain data: for its page, for a terminal, and as JSON.
+"""The status of all jobs of a service at one moment, as plain data for a page, a terminal or JSON.
 
 Times are Unix time in seconds, durations are in seconds, and rates are rows per second over the last 30 s.
 """
@@ -13,16 +13,17 @@ from typing import Any, Literal, Self
 from rowkind.service.monitoring.status import BatchProgress, QueryState
 
 JobState = Literal[QueryState, "refused"]
-"""A job is failed if its process has ended. A refused job has no process until its file is changed."""
+"""A job's state. A failed job's process has ended. A refused job has no process until its file changes."""
 
 
 @dataclass(frozen=True)
 class JobOverview:
-    """A job in a few numbers, over all its queries. `last_batch` is None before the process's first batch.
+    """A job in a few numbers, over all its queries.
 
+    - `last_batch`: None until the job's process has finished its first batch.
     - `restarts`: the number of starts after a failure.
-    - `error`: what is wrong now, or the last failure until a batch has succeeded; empty if all is well.
-    - `remedy`: what will be done or has to be done about the error; may be empty.
+    - `error`: the current problem, or the last failure until a batch has succeeded; empty if there is none.
+    - `remedy`: what the service does about the error, or what the user must do; may be empty.
     """
 
     name: str
@@ -39,7 +40,7 @@ class JobOverview:
 
 @dataclass(frozen=True)
 class Overview:
-    """The jobs of the files in `path` at the time `at`."""
+    """The jobs in `path`, a folder or a job file, at the time `at`."""
 
     path: str
     version: str
@@ -47,7 +48,7 @@ class Overview:
     jobs: tuple[JobOverview, ...]
 
     def to_json(self) -> str:
-        """Return a JSON document. Its keys are the names of the fields; later releases may add some."""
+        """Return a JSON document. Its keys are the names of the fields; later releases may add fields."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The page of all jobs of a service, and the page of a job whose own process does not serve one."""
+"""The page of all jobs of a service, and the page of a job whose process does not serve its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rowkind.service.web.live_page import about, errors, framed, pill, trouble
 from rowkind.service.web.overview import JobOverview, Overview
 
 _LINKS = {"metrics": "metrics", "status.json": "JSON", "healthz": "health", "readyz": "ready"}
-_SOON = "Its own page appears as soon as its process answers."
+_SOON = "The page of the job appears as soon as its process answers."
 
 
 def page(overview: Overview) -> str:
-    """Return the page of all jobs."""
+    """Return the page of all jobs as HTML."""
     counts = Counter(job.state for job in overview.jobs)
     states = "".join(pill(state, count) for state, count in sorted(counts.items())) or "no jobs"
     jobs = "\n".join(_job(job, overview.at) for job in overview.jobs)

@@ -41,7 +41,7 @@ async function look() {
     } catch {
       missed += 1;
       if (missed === 2) {
-        lost.textContent = "The server no longer answers: it has ended, or the connection is broken. Below is the last known status.";
+        lost.textContent = "The server no longer responds: it has stopped, or the connection is broken. The last known status is shown below.";
         lost.hidden = false;
       }
     }

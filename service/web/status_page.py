@@ -14,13 +14,13 @@ from rowkind.service.web.batch_chart import chart
 from rowkind.service.web.live_page import about, errors, framed, pill, trouble
 
 _MANY_SINKS = 5
-"""From this number of sinks on, plans are folded, except those with problems."""
+"""With this number of sinks or more, plans are folded, except those with problems."""
 
 _LINKS = {"explain": "explain", "metrics": "metrics", "status.json": "JSON", "healthz": "health", "readyz": "ready"}
 
 
 def page(status: JobStatus, plans: Sequence[QueryDescription]) -> str:
-    """Return the status page."""
+    """Return the status page as HTML."""
     by_name = {plan.name: plan for plan in plans}
     several = len(status.queries) > 1
     sinks = [sink.root.name for query in status.queries for sink in by_name[query.name].sinks]
@@ -84,7 +84,7 @@ def _tiles(query: QueryStatus) -> str:
     behind = "up to date"
     if query.lag_rows:
         old = duration(query.lag_seconds) if query.lag_seconds >= 1 else "less than a second"
-        behind = f"oldest {old} old"
+        behind = f"oldest row {old} old"
     if query.left is not None and query.left > LONG_SECONDS:
         behind = f"{duration(query.left)} left"
     letters = sum(sum(each.dead_letters.values()) for each in query.tables)
@@ -127,7 +127,7 @@ def _sink(description: Description, query: QueryStatus, *, folded: bool) -> str:
 
 
 def _of_sink(description: Description, query: QueryStatus) -> Iterator[_Number]:
-    """Yield the numbers for a folded plan: what it writes, its state, and all numbers with a problem."""
+    """Yield the numbers for a folded plan: what it writes, its state, and all numbers that show a problem."""
     root = description.root
     (written,) = (each.written for each in query.sinks if each.name == root.name)
     own = [each for each in query.operators if each.sink == root.name]

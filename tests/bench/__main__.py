@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: `make bench`. Each is a module of its own with options of its own."""
+"""All benchmarks, one after the other: `make bench`. Each is its own module with its own options."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A source of blocks and an operator that only stores them, for benchmarks of everything around an operator.
 
-They are in a module of their own because workers import what they are sent by the name of its module.
+They have their own module because workers import objects that they receive by the name of their module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.spark.running import LEVEL
 
 @cache
 def block(rows: int) -> bytes:
-    """A block of changes of about 100 bytes each, with payloads of text that compresses as such text does."""
+    """Return a block of changes of about 100 bytes each, with text payloads that compress like real text."""
     numbers = np.random.default_rng(7).integers(0, 1 << 40, rows)
     key = pa.array([int(number).to_bytes(9, "big") for number in numbers], pa.binary())
     payload = pa.array(
@@ -40,19 +40,19 @@ def block(rows: int) -> bytes:
 
 
 class BlockSource(DataSource):
-    """Blocks of `rows` changes for each of `shards` shards, `batches` times, one batch as soon as the last is done."""
+    """A source of blocks of `rows` changes for each of `shards` shards, `batches` times without a pause."""
 
     @classmethod
     def name(cls) -> str:
-        """What a query calls it."""
+        """Return the source's name in a query."""
         return "blocks"
 
     def schema(self) -> str:
-        """The columns of every edge."""
+        """Return the columns of every edge."""
         return EDGE_SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        """The reader of one query."""
+        """Return the reader of one query."""
         assert schema.names == ["shard", "level", "block", "now"]
         return BlockReader(*(int(self.options[option]) for option in ("rows", "shards", "batches")))
 
@@ -66,7 +66,7 @@ class Shard(InputPartition):
 
 @dataclass
 class BlockReader(DataSourceStreamReader):
-    """Counts batches on the driver, makes blocks in the workers."""
+    """A reader that counts batches on the driver and makes blocks in the workers."""
 
     rows: int
     shards: int
@@ -74,37 +74,37 @@ class BlockReader(DataSourceStreamReader):
     batch: int = 0
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
-        """Before the first batch."""
+        """Return the offset before the first batch."""
         return {"batch": 0}
 
     def latestOffset(self, *_: Any) -> dict[str, int]:  # noqa: N802 -- Spark's name
-        """One batch more than there was, until there are enough."""
+        """Return one batch more than before, up to `batches`."""
         self.batch = min(self.batch + 1, self.batches)
         return {"batch": self.batch}
 
     def partitions(self, *_: Any) -> Sequence[InputPartition]:
-        """A task per shard."""
+        """Return one task per shard."""
         return [Shard(label) for label in placement(self.shards)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The block of a shard, made once per worker."""
+        """Yield the block of a shard, which is made once per worker."""
         assert isinstance(partition, Shard)
         yield edge_rows([(partition.label, LEVEL, block(self.rows))], 0)
 
 
 @dataclass(frozen=True)
 class Keep:
-    """Stores the batch's rows as one blob, reads the blob before it, and forgets the one of `kept` batches ago."""
+    """Store the batch's rows as one blob, read the blob before it, and drop the blob of `kept` batches ago."""
 
     kept: int = 8
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The one arrangement."""
+        """Return the one arrangement."""
         return {"rows": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Store, read, forget."""
+        """Store a blob, read one, and drop one."""
         changes, store = batch.changes, stores["rows"]
         manifest = store.get(MANIFEST)
         names = manifest.to_pybytes().decode().split() if manifest else []

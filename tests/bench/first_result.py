@@ -1,11 +1,11 @@
-"""Seconds, CPU seconds and memory from `rowkind run` to the first rows of both sinks of the example, beside bare Spark.
+"""Seconds, CPU seconds and memory from `rowkind run` to the example's first rows, compared with bare Spark.
 
-    python -m tests.bench.first_result --runs 3
+Usage: `python -m tests.bench.first_result --runs 3`.
 
-The job is `examples/orders-payments`, whose topics hold a thousand changes; bare Spark is `tests.bench.floor`. They
-take turns, on an embedded broker that was there before. A run ends with the first committed row in every result topic.
-Memory is the proportional set size of every process when nothing has happened for more than the minute after which
-Spark lets go of workers that it does not need.
+The job is `examples/orders-payments`, whose topics have a thousand changes; bare Spark is `tests.bench.floor`. They run
+in turn, on an embedded broker that is already running. A run ends with the first committed row in every result topic.
+Memory is the proportional set size of every process, measured while idle for more than a minute, after which Spark ends
+workers that it does not need.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PATIENCE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: seconds and CPU seconds to the first rows; bytes at rest and number of processes, by kind."""
+    """One run: seconds and CPU seconds to the first rows; idle memory in bytes and process counts, by kind."""
 
     seconds: float
     cpu: float
@@ -50,7 +50,7 @@ class Figures:
 
 
 def measure(command: list[str], environment: Mapping[str, str], ready: Callable[[], bool], rest: float) -> Figures:
-    """Start a command, wait until `ready` and for `rest` seconds more, and end it."""
+    """Start a command, wait until `ready` and `rest` seconds more, and end it."""
     began = time.monotonic()
     process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
     try:
@@ -73,7 +73,7 @@ def measure(command: list[str], environment: Mapping[str, str], ready: Callable[
 
 @contextmanager
 def shop(folder: Path) -> Iterator[dict[str, str]]:
-    """A broker with the topics of the example; the settings of the job."""
+    """Start a broker with the topics of the example; yield the settings of the job."""
     with Broker() as broker:
         settings = {"KAFKA": broker.bootstrap_servers, "SCHEMAS": str(folder / "schemas")}
         Shop(load(JOB, os.environ | settings), FolderRegistry(folder / "schemas")).produce(
@@ -83,7 +83,7 @@ def shop(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def first_rows(job: Path, number: int, settings: Mapping[str, str], folder: Path, rest: float) -> Figures:
-    """A run of the job, whose topics and checkpoint are its own."""
+    """Return the figures of a run of the job with its own topics and checkpoint."""
     text = job.read_text().replace("topic: order-payments", f"topic: order-payments-{number}")
     text = text.replace("topic: paid-orders", f"topic: paid-orders-{number}")
     text = text.replace("job: orders-payments", f"job: orders-payments-{number}")
@@ -110,7 +110,7 @@ def first_rows(job: Path, number: int, settings: Mapping[str, str], folder: Path
 
 
 def floor(folder: Path, number: int, rest: float) -> Figures:
-    """A run of bare Spark."""
+    """Return the figures of a run of bare Spark."""
     said = folder / f"floor-{number}"
     program = "import os, sys; os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 1)\n"
     program += "from tests.bench.floor import main; main()"
@@ -119,7 +119,7 @@ def floor(folder: Path, number: int, rest: float) -> Figures:
 
 
 def main() -> None:
-    """Run both in turn and print what they took."""
+    """Run both in turn and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--without-floor", action="store_true", help="only the job")

@@ -1,7 +1,7 @@
-"""The least stateful Python query that Spark runs, as Spark comes: what any such job costs before it does anything.
+"""The smallest stateful Python query on Spark with default settings: the minimum cost of any such job.
 
-A Python source with two rows, `transformWithState` on RocksDB, a Python sink; nothing of Rowkind. Says `first rows`
-when its first batch is committed, and then stays until it is ended.
+It has a Python source with two rows, `transformWithState` on RocksDB and a Python sink, and no code of Rowkind. It
+prints `first rows` when its first batch is committed, and runs until it is ended.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ class _Reader(DataSourceStreamReader):
 
 
 class Source(DataSource):
-    """Two rows, once."""
+    """A source of two rows, once."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "floor-source"
 
     def schema(self) -> str:
-        """Those of an edge."""
+        """Return the columns of an edge."""
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> _Reader:  # noqa: ARG002, N802 - Spark's interface
-        """The reader."""
+        """Return the reader."""
         return _Reader()
 
 
@@ -85,15 +85,15 @@ class _Writer(DataSourceStreamArrowWriter):
 
 
 class Sink(DataSource):
-    """Takes rows and forgets them."""
+    """A sink that discards rows."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "floor-sink"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> _Writer:  # noqa: ARG002, N802 - Spark's interface
-        """The writer."""
+        """Return the writer."""
         return _Writer()
 
 

@@ -1,10 +1,10 @@
-"""`python -m tests.bench.hot_keys`: what a hot key costs the slowest task, as tasks grow.
+"""`python -m tests.bench.hot_keys`: the cost of a hot key for the slowest task, with more and more tasks.
 
-Keys follow Zipf's law: with the exponent 1.1 one of 100,000 keys has an eighth of all rows, with 1.5 two fifths. A
-batch of a real plan is read in parts, dealt out to 64 shards and worked on shard by shard, each measured in CPU time of
-this process alone. A task of T has every T-th shard; the slowest of them is how long a stage takes. Printed
-is how long a batch takes by that, without and with what is done about hot keys, and what that costs in CPU altogether.
-The first batch is left out: it brings the customers.
+Keys follow Zipf's law: with exponent 1.1, one of 100,000 keys has an eighth of all rows, with 1.5 two fifths. A batch
+of a real plan is read in parts, distributed to 64 shards and processed shard by shard. CPU time of this process is
+measured for each shard. With T tasks, each task has every T-th shard, and a stage takes as long as its slowest task.
+The table has the resulting time per batch, with and without the remedy for hot keys, and the remedy's total CPU cost.
+The first batch does not count, because it loads the customers.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ sinks:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of clicks, moves and customers, without and with what is done about a hot key.
+    """A query over clicks, moves and customers, and a remedy for its hot keys.
 
-    `switch`: the part of the code whose `WORTH` is set to nothing, so that it is left out; elsewhere a hint is.
+    `switch`: the module whose `WORTH` is set to 0 to leave the remedy out; without it the remedy is a hint.
     """
 
     name: str
@@ -92,7 +92,7 @@ QUESTIONS = (
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.hot_keys", description="What a hot key costs.")
     parser.add_argument("--rows", type=int, default=400_000, help="of a batch")
     parser.add_argument("--batches", type=int, default=8)
@@ -127,7 +127,7 @@ def _row(question: Question, exponent: float, found: Sequence[_Costs]) -> list[s
 
 
 class _Costs:
-    """CPU seconds of the readers, and by level and shard, of so many batches."""
+    """CPU seconds of the readers, and by level and shard, over a number of batches."""
 
     def __init__(self) -> None:
         self.batches = 0
@@ -136,11 +136,11 @@ class _Costs:
 
     @property
     def cpu(self) -> float:
-        """All of it."""
+        """The total."""
         return self.reading + sum(self.working.values())
 
     def longest(self, tasks: int) -> float:
-        """How long a batch takes, in ms: a stage as long as the slowest of its tasks; readers have the same to do."""
+        """Return the time of a batch in ms: the sum of its stages' slowest tasks, with reading spread evenly."""
         of_task: dict[int, list[float]] = defaultdict(lambda: [0.0] * tasks)
         for (level, shard), seconds in self.working.items():
             of_task[level][shard % tasks] += seconds

@@ -1,6 +1,6 @@
-"""Runs the steps of scenarios over memory and over RocksDB, and measures them.
+"""Run the steps of scenarios over memory and over RocksDB, and measure them.
 
-It is a module of its own because workers import what they are sent by the name of its module.
+This is its own module because workers import objects that they receive by the name of their module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.spark.running import Query, alone
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one batch: changes, seconds of CPU and on the wall, seconds of these in state calls, and state after it."""
+    """One batch: changes, seconds of CPU and wall time, wall seconds in state calls, and the state after it."""
 
     changes: int
     cpu: float
@@ -52,11 +52,11 @@ def measure(scenario: Scenario, step: Step, number: int, stores: Mapping[str, Bl
 
 @dataclass(frozen=True)
 class Measuring:
-    """An operator that takes the number of a scenario and a step as payload, runs that and puts the figures out."""
+    """An operator whose payload is the number of a scenario and a step; it runs the step and emits the figures."""
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """Those of all operators."""
+        """Return the arrangements of all operators."""
         return dict.fromkeys(sorted({name for one in SCENARIOS for name in one.operator.arrangements}))
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -71,7 +71,7 @@ class Measuring:
 
 
 def in_memory(scenario: Scenario, script: Sequence[Step]) -> list[Figures]:
-    """The figures of every step over dicts."""
+    """Return the figures of every step over dicts."""
     stores = {name: MemoryStore() for name in scenario.operator.arrangements}
     return [measure(scenario, step, number, stores) for number, step in enumerate(script)]
 
@@ -79,7 +79,7 @@ def in_memory(scenario: Scenario, script: Sequence[Step]) -> list[Figures]:
 def on_rocksdb(
     spark: SparkSession, numbers: Sequence[int], script: Sequence[Step], folder: Path
 ) -> dict[int, list[Figures]]:
-    """The figures of every step of these scenarios, which run side by side."""
+    """Return the figures of every step of these scenarios, which run side by side."""
     labels = placement(len(SCENARIOS))
     query = Query(spark, folder, alone("bench", Measuring(), labels=labels), len(SCENARIOS))
     for number, step in enumerate(script):

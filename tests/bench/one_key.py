@@ -39,7 +39,7 @@ _TABLE = "  {0}: {{mode: retract, primary_key: id, columns: {{id: BIGINT NOT NUL
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.one_key", description="Joins by one key.")
     parser.add_argument("--write", action="store_true", help="put the table into tests/bench/README.md")
     parser.add_argument("--keys", type=int, default=20_000, help="of each table; also the rows of a batch")
@@ -71,7 +71,7 @@ def _passes(*, kept: bool) -> Iterator[None]:
 
 
 def _run(kind: str, tables: int, each: int, keys: int, *, kept: bool) -> tuple[float, float, float, float]:
-    """Rows and KiB in state; CPU in ms to insert all rows, and to update a batch of each table."""
+    """Return rows and KiB in state, CPU in ms to insert all rows, and CPU in ms to update a batch of each table."""
     names = "abcde"[:tables]
     joined = " ".join(["a", *(f"{kind} {name} ON a.k = {name}.k" for name in names[1:])])
     sql = f"SELECT {', '.join(f'{name}.v AS {name}' for name in names)} FROM {joined}"

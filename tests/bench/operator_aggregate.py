@@ -1,12 +1,12 @@
 """The aggregate alone, over in-memory blobs: `python -m tests.bench.operator_aggregate [--rows N] [--profile]`.
 
-Rows of a group number and an amount come in batches; in the scenarios with updates, that share of the changes takes
-earlier rows away and brings others in their place. Printed per scenario: rows/s of CPU, the worst batch, seconds of CPU
-per 100,000 rows in the first and the last quarter of the run, and what a group's state takes. Decoding is no part of
-it: arguments are sliced out of payloads of fixed width.
+Rows with a group number and an amount arrive in batches. In the scenarios with updates, that share of the changes
+replaces earlier rows. The output per scenario: rows/s of CPU, the worst batch, CPU seconds per 100,000 rows in the
+first and the last quarter of the run, and the size of the state. Decoding is not included: arguments are slices of
+payloads of fixed width.
 
-In the end it is compared what 100,000 changes of more and more groups cost when they are added up first and when not,
-blocks and the final operator included: that is where `partial_aggregate.WORTH` comes from.
+At the end, the benchmark compares the cost of 100,000 changes with and without pre-aggregation, for more and more
+groups, including blocks and the final operator. `partial_aggregate.WORTH` is derived from this.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DISTINCT = AccumulatorCall("count", BIGINT, "amount", BIGINT, distinct=True)
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is aggregated by how many groups; `changed` is the share of changes that update an earlier row."""
+    """The calls and the number of groups; `changed` is the share of changes that update an earlier row."""
 
     name: str
     calls: tuple[AccumulatorCall, ...]
@@ -68,7 +68,7 @@ SCENARIOS = (
 
 
 def main() -> None:
-    """Run all scenarios and print what they took."""
+    """Run all scenarios and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=100_000)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _compare_phases(batch_rows: int, batches: int = 8) -> None:
-    """Milliseconds of CPU per batch in one phase and in two, for more and more groups; the first two are left out."""
+    """Print CPU ms per batch in one phase and in two, for more and more groups; the first two batches do not count."""
     print("\ncount and sum, 40 % updates: rows sent per change, ms and MB per batch added up, ms and MB as they are")
     for groups in (100, 1000, 10_000, 20_000, 50_000, 100_000, 1_000_000):
         spec = AggregateSpec((COUNT, SUM), _arguments, _group, _result)
@@ -114,7 +114,7 @@ def _run(scenario: Scenario, rows: int, batch_rows: int, profile: cProfile.Profi
         if profile:
             profile.enable()
         if scenario.two_phase:
-            changes = partial(spec, changes)  # noqa: PLW2901 - what is sent in its place
+            changes = partial(spec, changes)  # noqa: PLW2901 - the rows that are sent instead
         output = aggregate.process(Batch(changes), stores, now=number * 1000)
         if profile:
             profile.disable()
@@ -133,12 +133,12 @@ def _run(scenario: Scenario, rows: int, batch_rows: int, profile: cProfile.Profi
 
 
 def _changes(scenario: Scenario, rows: int, batch_rows: int) -> Iterator[Changes]:
-    """Batches of changes; a row's amount follows from its number, so that it can be taken away again."""
+    """Yield batches of changes; a row's amount follows from its number, so that it can be retracted later."""
     random = np.random.default_rng(7)
     live, taken = 0, np.empty(0, np.int64)
     for first in range(0, rows, batch_rows):
         updates = round(batch_rows * scenario.changed / 2) if live else 0
-        # Some of the rows that came before and are still there.
+        # Some of the existing rows.
         old = random.integers(0, max(live, 1), updates)
         gone = np.setdiff1d(old, taken)
         taken = np.concatenate([taken, gone])

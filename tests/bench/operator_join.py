@@ -1,8 +1,8 @@
 """The join alone, over in-memory blobs: `python -m tests.bench.operator_join [--rows N] [--batch N] [--profile]`.
 
-Orders and their payments come in batches, half each; payments trail their orders. The scenarios differ in what else
-happens: nothing, updates and deletes of earlier rows, no unique keys, pads. Printed per scenario: rows/s, seconds per
-100,000 rows by stage, the worst batch, and how the cost grows from the first to the last quarter of the run.
+Batches have half orders and half payments; payments follow their orders. The scenarios add nothing, updates and deletes
+of earlier rows, duplicate keys, or null-padded rows. The output per scenario: rows/s, seconds per 100,000 rows by
+stage, the worst batch, and the cost in the first and the last quarter of the run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOUR = 3_600_000
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is joined; `changed` is the share of changes that update or delete an earlier row."""
+    """The join and its layouts; `changed` is the share of changes that update or delete an earlier row."""
 
     name: str
     kind: JoinKind
@@ -59,7 +59,7 @@ SCENARIOS = (
 
 
 def main() -> None:
-    """Run all scenarios and print what they took."""
+    """Run all scenarios and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=100_000)
@@ -114,7 +114,7 @@ def _report(scenario: Scenario, batches: list[dict[str, float]], out: int, state
 
 @contextmanager
 def _stages() -> Iterator[dict[str, float]]:
-    """Time spent in the stages of the walk, while in the context."""
+    """Measure the time spent in the stages of the join, while in the context."""
     seconds: dict[str, float] = defaultdict(float)
     patched: list[tuple[Any, str, Any]] = []
 
@@ -148,7 +148,7 @@ def _stages() -> Iterator[dict[str, float]]:
 
 
 def _changes(scenario: Scenario, rows: int, batch_rows: int) -> Iterator[Changes]:
-    """Batches of changes; orders have 44 bytes of payload and payments 36."""
+    """Yield batches of changes; orders have 44 bytes of payload and payments 36."""
     random = np.random.default_rng(7)
     seq = 0
     for first in range(0, rows // 2, batch_rows // 2):
@@ -160,7 +160,7 @@ def _changes(scenario: Scenario, rows: int, batch_rows: int) -> Iterator[Changes
             earlier = random.integers(0, max(first, 1), count) if first else numbers[:0]
             earlier = np.unique(earlier)
             earlier = earlier[earlier % 10 != 9]
-            # Each row has one version per number of its changes; it is changed once at most, in its last digit's batch.
+            # A row has one version per change, and changes at most once, in the batch of its last digit.
             fresh = numbers[: len(numbers) - 2 * len(earlier)]
             old, new = (_columns(scenario, side, earlier, width, version) for version in (0, 1))
             parts += [

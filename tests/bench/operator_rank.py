@@ -1,10 +1,10 @@
 """Rank and deduplicate alone, over in-memory blobs: `python -m tests.bench.operator_rank [--rows N] [--batch N]`.
 
-First what a batch costs under retraction as partitions grow: top 10 of partitions with 100, 10,000 and 1,000,000 rows,
-each change an update of any row of its partition, all with different values, with a hundred values, or all ties.
-Printed per size: milliseconds of CPU of a batch of one change and, per change, of a batch of 1,000, and how many rows
-were read. Then rows/s of CPU of the strategies that keep little: Top-3 and keep-last over 50,000 keys, rows that only
-come.
+The first part measures a batch of retractions as partitions grow: the top 10 of partitions with 100, 10,000 and
+1,000,000 rows. Each change updates a random row of its partition; values are all different, a hundred, or all equal.
+The output per size: CPU ms of a batch of one change and, per change, of a batch of 1,000, and the number of rows read.
+The second part measures rows/s of CPU of the strategies with little state: Top-3 and keep-last over 50,000 keys, with
+insert-only input.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from rowkind.operators.rank.ranking import Ranking
 SIZES = (100, 10_000, 1_000_000)
 KEYS = 50_000
 READ: list[int] = []
-"""Rows that each reading of a segment gave."""
+"""The number of rows that each read of a segment returned."""
 
 
 def main() -> None:
-    """Run everything and print what it took."""
+    """Run everything and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=100_000)
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _retraction(size: int, most: int, batch_rows: int, different: int, profile: cProfile.Profile | None) -> None:
-    """Top 10 of partitions of `size` rows with so many values, `most` rows in all and at most 100 partitions."""
+    """Measure the top 10 of at most 100 partitions of `size` rows with `different` values, `most` rows in all."""
     random = np.random.default_rng(7)
     partitions = min(100, most // size)
     rows = size * partitions
@@ -100,7 +100,7 @@ def _retraction(size: int, most: int, batch_rows: int, different: int, profile: 
 
 
 def _queue(size: int, batch_rows: int, profile: cProfile.Profile | None) -> None:
-    """Top 10 of one partition of which every batch takes away the first 2,000 rows, as from a queue."""
+    """Measure the top 10 of one partition; every batch deletes the first 2,000 rows, as from a queue."""
     values = np.random.default_rng(7).permutation(size)
     at = np.argsort(values)
     operator = Rank(RankSpec(Ranking("row_number", 1, 10)))
@@ -136,7 +136,7 @@ def _append(name: str, operator: Operator, batches: Iterator[Changes], profile: 
 
 
 def _arrivals(rows: int, batch_rows: int, *, descending: bool) -> Iterator[Changes]:
-    """Rows that only come; by a time, latest first, that is nearly in order, or by random numbers."""
+    """Yield insert-only rows, ordered by a time in almost ascending order, latest first, or by random numbers."""
     random = np.random.default_rng(7)
     for first in range(0, rows, batch_rows):
         numbers = np.arange(first, first + batch_rows)
@@ -147,7 +147,7 @@ def _arrivals(rows: int, batch_rows: int, *, descending: bool) -> Iterator[Chang
 
 @contextmanager
 def _counting() -> Iterator[None]:
-    """Notes how many rows are read from segments, while in the context."""
+    """Count the rows that are read from segments, while in the context."""
     originals = {name: getattr(Segment, name) for name in ("find", "find_up_to")}
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,7 +177,7 @@ def _profiling(profile: cProfile.Profile | None) -> Iterator[None]:
 
 
 def _changes(numbers: Any, keys: Any, values: Any, kind: RowKind, seq: int) -> Changes:
-    """Rows with 44 bytes of payload, ordered by a number of eight bytes."""
+    """Return rows with 44 bytes of payload, ordered by a number of eight bytes."""
     count = len(numbers)
     key, order = (
         np.concatenate([np.ones((count, 1), np.uint8), _big_endian(column)], axis=1) for column in (keys, values)

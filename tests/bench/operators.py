@@ -1,11 +1,11 @@
 """Every operator alone, over memory and RocksDB: `python -m tests.bench.operators [--rows N] [--only NAME] [--in …]`.
 
-State grows to 10,000 rows, 100,000 and so on up to N, a million unless told otherwise. Printed for each size: rows per
-second of CPU while it grew to that, then what a change costs in batches of 1000 changes (500 updates, or rows that
-come where there are no updates) and what a batch of a single update costs, each as a mean with the worst in brackets,
-and bytes of state per row. All that is CPU of the process that runs the operator, which the machine's other work does
-not change much. Over RocksDB the operators run in one query, a shard each, where the clock on the wall says how long
-they wait for the state store; the JVM's CPU can only be told for all of them.
+State grows to 10,000 rows, 100,000 and so on up to N, by default a million. The output per size: rows per second of CPU
+while state grew to it; the cost of a change in batches of 1000 changes (500 updates, or inserts if the operator takes
+no updates); the cost of a batch with a single update; and bytes of state per row. Costs are means, with the worst in
+parentheses. All figures are CPU time of the process that runs the operator, which other work on the machine hardly
+changes. Over RocksDB the operators run in one query, one shard each. Wall time shows how long they wait for the state
+store. The JVM's CPU is only known for all of them together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALLEST = 10_000
 
 
 def report(name: str, sizes: Sequence[int], figures: Sequence[Figures]) -> None:
-    """A line per size of the state."""
+    """Print a line per size of the state."""
     script = list(steps(sizes))
     for size in sizes:
         of_size = [one for (of, _), one in zip(script, figures, strict=True) if of == size]
@@ -52,7 +52,7 @@ HEADER = (
 
 
 def main() -> None:
-    """Run what is asked for and print what it took."""
+    """Run the selected operators and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of state in the end; 10 million take long")
     parser.add_argument("--only", default="", help="a part of the names of the operators to run")
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _cpu_of_jvm(spark: SparkSession) -> float:
-    """Seconds of CPU of Spark's JVM so far."""
+    """Return the CPU seconds of Spark's JVM so far."""
     beans = spark.sparkContext._jvm.java.lang.management.ManagementFactory  # type: ignore[union-attr]
     name = beans.getRuntimeMXBean().getName()
     fields = Path(f"/proc/{name.partition('@')[0]}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Charts of lines as SVG, one panel below the other, for the pages of the docs."""
+"""Line charts as SVG for the docs, one panel below the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLOURS = ("#1f6feb", "#2da44e", "#bf8700", "#8250df", "#cf222e")
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines by their names over one axis from 0 on; `marks` are places of vertical lines."""
+    """Named lines over one axis that starts at 0; `marks` are positions of vertical lines."""
 
     title: str
     lines: Sequence[tuple[str, Points]]
@@ -23,7 +23,10 @@ class Panel:
 
 
 def chart(panels: Sequence[Panel], along: str, *, doubling: bool = False) -> str:
-    """The panels as one SVG; `along` says what the common axis is, on which with `doubling` a step is twice as much."""
+    """Return the panels as one SVG.
+
+    `along` labels the common axis. With `doubling` the axis is logarithmic.
+    """
     everywhere = [x for panel in panels for _, points in panel.lines for x, _ in points]
     first, last = (min(everywhere), max(everywhere)) if doubling else (0.0, max(everywhere))
     total = len(panels) * (_HEIGHT + _GAP) + 30

@@ -1,9 +1,9 @@
-"""`python -m tests.bench.scale`: what a batch costs as one thing grows, the others as they are.
+"""`python -m tests.bench.scale`: the cost of a batch as one dimension grows and the others stay the same.
 
-A job that counts the payments of each order gets a steady trickle of them, so that a batch has little to do but what
-it does in any case. Grown are the tasks of a stage, the shards of state, the sinks of the job, the partitions of the
-topic that it reads, and the rows that it keeps. A machine may be twice as fast as it was a minute ago, so that the
-smallest job is measured once more beside each larger one. What costs more than in proportion shows in the last column.
+The job counts the payments of each order and gets a steady trickle of them, so that a batch costs little more than its
+fixed part. The dimensions are the tasks of a stage, the shards of state, the sinks of the job, the partitions of its
+source topic, and the rows in state. A machine's speed may double within a minute. The smallest job is therefore
+measured again next to each larger one. The last column shows costs that grow more than proportionally.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _SINK = """
 
 @dataclass(frozen=True)
 class Size:
-    """Of a job: tasks of a stage, shards of state, sinks, partitions of its topic, and rows that it has read before.
+    """The size of a job: tasks of a stage, shards, sinks, partitions of its topic, and rows that it reads first.
 
-    Some it must have read: until then Java knows little of its code.
+    There must be some rows to read first: until then Java has compiled little of its code.
     """
 
     tasks: int = 2
@@ -93,7 +93,7 @@ GROWN: Mapping[str, tuple[Size, ...]] = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a batch in the mean: milliseconds by phase and of CPU; and bytes of memory, and of Spark's log of it."""
+    """Mean cost of a batch: ms by phase and of CPU; bytes of memory and of Spark's log entry."""
 
     phases: Mapping[str, float]
     batch: float
@@ -103,7 +103,7 @@ class Cost:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.scale", description="What a batch costs.")
     parser.add_argument("--only", nargs="+", choices=GROWN, default=list(GROWN), help="what grows")
     parser.add_argument("--seconds", type=float, default=30.0, help="for which a batch is measured")
@@ -127,7 +127,7 @@ def main() -> int:
 
 
 def cost(size: Size, seconds: float) -> Cost:
-    """What a batch of a job of this size costs."""
+    """Return the cost of a batch of a job of this size."""
     with Broker(busy=True) as broker, tempfile.TemporaryDirectory(prefix="rowkind-scale-") as name:
         folder = Path(name)
         topic = _Topic(broker.bootstrap_servers, folder / "schemas", size.partitions)
@@ -135,7 +135,7 @@ def cost(size: Size, seconds: float) -> Cost:
         with _running(broker.bootstrap_servers, folder, topic.name, size) as running:
             while running.progress().rows < size.rows:
                 time.sleep(0.5)
-            # Until what is done for the first time is done.
+            # Warm up.
             topic.trickle(seconds / 2)
             before, cpu = running.progress(), cpu_seconds(running.pid)
             topic.trickle(seconds)
@@ -196,7 +196,7 @@ class _Topic:
         self._sent = 0
 
     def fill(self, rows: int) -> None:
-        """Send so many payments, one for each of as many orders."""
+        """Send so many payments, one per order."""
         for first in range(0, rows, 100_000):
             ids = np.arange(first, min(rows, first + 100_000))
             self._send(ids, ids)
@@ -229,7 +229,7 @@ class _Topic:
 
 
 def table(what: str, sizes: list[Size], costs: list[Cost], beside: list[Cost]) -> Table:
-    """A row for each size, and what it costs against the smallest, whose costs beside each larger one are `beside`."""
+    """Return a row per size with its cost relative to the smallest, measured next to each larger one (`beside`)."""
     rows = []
     for place, (size, found) in enumerate(zip(sizes, costs, strict=True)):
         times = more = ""
@@ -251,7 +251,7 @@ def table(what: str, sizes: list[Size], costs: list[Cost], beside: list[Cost]) -
 
 
 def drawn(what: str, sizes: Sequence[Size], costs: Sequence[Cost]) -> str:
-    """Where the time of a batch goes, as SVG."""
+    """Return a chart of a batch's time by phase, as SVG."""
     along = [max(1, getattr(size, what)) for size in sizes]
     phases = [(phase, [(x, cost.phases[phase]) for x, cost in zip(along, costs, strict=True)]) for phase in _PHASES]
     whole = ("all", [(x, cost.batch) for x, cost in zip(along, costs, strict=True)])

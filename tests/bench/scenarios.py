@@ -1,7 +1,7 @@
-"""What the operators are measured with: for each one rows that come, and later changes of some of them.
+"""The scenarios of the operator benchmarks: for each operator, rows to insert and later changes of some of them.
 
-A row has a number and a version; its key follows from its number, what it is ordered by and its payload from both. So
-any batch can be made anywhere without knowing the ones before it.
+A row has a number and a version. Its key follows from its number; its sort key and payload follow from both. Any batch
+can therefore be generated anywhere, without the batches before it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ PROBES = 10
 """How many batches of each size are measured at each size of the state."""
 
 _FRESH = 1 << 40
-"""Rows with such numbers come in place of updates where there are none."""
+"""Rows with such numbers are inserted instead of updates if the operator takes none."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A batch: rows with numbers from `first` to before `stop` come, or of `changed` rows among them each changes."""
+    """A batch: inserts of rows `first` to before `stop`, or one change of each of `changed` rows among them."""
 
     first: int
     stop: int
@@ -54,7 +54,7 @@ class Step:
 
 
 def steps(sizes: Sequence[int]) -> Iterator[tuple[int, Step]]:
-    """For each size of the state, in rows: how it comes to that, then batches of 500 updates and of one update."""
+    """Yield for each size of the state, in rows, the steps that reach it, then batches of 500 updates and of one."""
     before = 0
     for size in sizes:
         for first in range(before, size, GROW):
@@ -69,7 +69,7 @@ def steps(sizes: Sequence[int]) -> Iterator[tuple[int, Step]]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """An operator and its input: how many rows a key has, on how many sides, what the sub-key is, if rows change."""
+    """An operator and its input: rows per key, sides, the sub-key, and whether rows are updated."""
 
     name: str
     operator: Operator
@@ -79,7 +79,7 @@ class Scenario:
     updates: bool = True
 
     def batch(self, step: Step, seq: int) -> Changes:
-        """The changes of this step, numbered from `seq`."""
+        """Return the changes of this step, numbered from `seq`."""
         if not step.changed:
             changes = self._changes(np.arange(step.first, step.stop), 0, RowKind.INSERT, seq)
             if step.first == 0 and isinstance(self.operator, SemiJoin):
@@ -94,7 +94,7 @@ class Scenario:
         return Changes.concat([before, after])
 
     def _changes(self, numbers: Any, version: int, kind: RowKind, seq: int) -> Changes:
-        """Rows with 44 bytes of payload: number, version, a value from both, and padding."""
+        """Return rows with 44 bytes of payload: number, version, a value from both, and padding."""
         count = len(numbers)
         values = (numbers * 2654435761 + version * 40503) % (1 << 40)
         key = _order_bytes(numbers // self.sides // self.rows_of_key)
@@ -114,7 +114,7 @@ def _order_bytes(numbers: Any) -> pa.BinaryArray:
 
 
 def _not_empty() -> Changes:
-    """The fact that the right side has rows; only a null-aware anti join looks at it."""
+    """Return the fact that the right side has rows; only a null-aware anti join reads it."""
     key, nothing = binary([NOT_EMPTY]), binary([b""])
     one = np.ones(1, np.int8)
     return Changes(2 * one, 0 * one, hash64(key), key, nothing, np.zeros(1, np.int64), nothing)
@@ -127,17 +127,17 @@ def _words(payloads: pa.BinaryArray) -> Any:
 
 
 def arguments(payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-    """The value."""
+    """Return the value."""
     return {"value": pa.array(np.ascontiguousarray(_words(payloads)[:, 2]))}
 
 
 def tens(payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """The group of ten rows."""
+    """Return the group of ten rows."""
     return fixed_width(np.ascontiguousarray(_words(payloads)[:, 0] // 10), 8, len(payloads))
 
 
 def result(columns: Sequence[pa.Array]) -> pa.BinaryArray:
-    """Eight bytes per column."""
+    """Return eight bytes per column."""
     filled = [column.cast(BIGINT).to_numpy(zero_copy_only=False) for column in columns]
     return fixed_width(np.ascontiguousarray(np.stack(filled, axis=1)), 8 * len(columns), len(columns[0]))
 
@@ -158,7 +158,7 @@ def _rank(
 
 
 def _over(name: str, frame: Frame, *, updates: bool) -> Scenario:
-    """Sums over one partition with all rows."""
+    """Return sums over one partition with all rows."""
     spec = OverSpec((OverCall("sum", frame, SUM),), arguments, result, by_seq=True)
     return Scenario(name, Over(spec), 1 << 40, sub_key="number", updates=updates)
 

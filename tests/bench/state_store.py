@@ -1,7 +1,7 @@
-"""What a batch costs around the operator: blocks, state calls, commits, and the floor of an almost empty batch.
+"""The cost of a batch around the operator: blocks, state calls, commits, and the minimum cost of an almost empty batch.
 
-`python -m tests.bench.state_store`. Every row is one query with one stateful operator on 2 partitions, which
-puts one blob per shard and batch into state; the settings differ. Compare rows of one run only.
+`python -m tests.bench.state_store`. Every row of the output is one query with one stateful operator on 2 partitions,
+which writes one blob per shard and batch to state; the settings differ. Compare only rows of the same run.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Figures:
-    """Lower quartiles of the batches after the warm-up, in ms: other work on the machine only ever adds.
+    """Lower quartiles of the batches after the warm-up, in ms; other work on the machine can only add time.
 
-    Of a batch on the driver: all of it, its tasks, its offset and commit logs. Of a task: its commit, its state calls,
-    its operator.
+    For a batch on the driver: its whole time, its tasks, and its offset and commit logs. For a task: its commit, its
+    state calls, and its operator.
     """
 
     batch: float
@@ -59,11 +59,11 @@ class Figures:
 
     @classmethod
     def header(cls) -> str:
-        """The heads of the columns."""
+        """Return the column heads."""
         return f"{'':44}{'batch':>8}{'tasks':>8}{'logs':>8}{'commit':>8}{'state':>8}{'operator':>9}"
 
     def line(self, name: str) -> str:
-        """These figures in a row of their table."""
+        """Return these figures as a row of their table."""
         figures = (self.batch, self.tasks, self.logs, self.commit, self.state)
         return f"{name:44}" + "".join(f"{figure:8.0f}" for figure in figures) + f"{self.operator:9.0f}"
 
@@ -77,7 +77,7 @@ def measure(
     warm: int,
     batches: int,
 ) -> Figures:
-    """One query of `batches` batches with `rows` changes per shard; `cold` reads every blob from the state store."""
+    """Run a query of `batches` batches with `rows` changes per shard; `cold` reads every blob from the state store."""
     limits = CacheLimits(0, 0) if cold else CacheLimits()
     labels = placement(SHARDS)
     processor = alone("bench", Keep(), exits=(), labels=labels, limits=limits)
@@ -119,7 +119,7 @@ def measure(
 
 @contextmanager
 def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """A session with these settings, and as it was before afterwards."""
+    """Set these settings of a session, and restore the old ones afterwards."""
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
@@ -132,7 +132,7 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def quartile(values: Sequence[float]) -> float:
-    """The value that a quarter of the values stay below."""
+    """Return the lower quartile."""
     return statistics.quantiles(values, n=4)[0]
 
 

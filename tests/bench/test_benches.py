@@ -1,4 +1,4 @@
-"""Every benchmark runs, at a tiny size."""
+"""Every benchmark runs at a tiny size."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TINY = {
 
 @pytest.mark.parametrize("bench", TINY)
 def test_a_benchmark_runs(bench: str) -> None:
-    """It ends well, and prints something to look at."""
+    """A benchmark exits with code 0 and prints something."""
     assert _run(bench, *TINY[bench].split())
 
 
 def test_no_benchmark_is_left_out() -> None:
-    """Every module with options of its own has a tiny size here."""
+    """Every module with its own options has a tiny size here."""
     commands = {path.stem for path in HERE.glob("*.py") if "argparse.ArgumentParser" in path.read_text()}
     commands |= {path.parent.name for path in HERE.glob("*/__main__.py")}
     assert commands - {Path(__file__).stem} == set(TINY)

@@ -1,13 +1,12 @@
-"""`python -m tests.bench.tpch`: TPC-H's 22 queries kept up to date in memory, each in a process of its own.
+"""`python -m tests.bench.tpch`: TPC-H's 22 queries kept up to date in memory, each in its own process.
 
-All tables come first, the small ones before orders and their lines. Then rows change, in batches: new orders and others
-that go, as many as in twenty of the benchmark's refreshes, and lines, customers and costs that are written anew. Whole
-plans run, calc, operators and all, in one shard, but neither Kafka nor Spark. In the end each result is compared with
-what DuckDB makes of the tables as they stand.
+All tables are inserted first, the small ones before orders and lines. Then rows change in batches: orders are inserted
+and deleted, as many as in twenty of the benchmark's refreshes, and lines, customers and costs are updated. Whole plans
+run in one shard, without Kafka and Spark. At the end each result is compared with DuckDB's over the current tables.
 
-- `rows/s`: of a core, while the tables come; `changes/s`: the same while rows change. What a query does not read is not
-  counted.
-- `CPU s/M`: per million rows, of both together. `peak`: the most memory of the process, before the comparison.
+- `rows/s`: per core, while the tables are inserted; `changes/s`: the same while rows change. Rows that a query does not
+  read are not counted.
+- `CPU s/M`: per million rows of both. `peak`: the most memory of the process, before the comparison.
 - `state`: rows and bytes in state at the end; `largest in`: the operator with the most rows, and their number.
 """
 
@@ -42,7 +41,7 @@ _JOB = Path(__file__).parents[2] / "examples" / "tpch" / "job.yaml"
 
 
 def main() -> int:
-    """The exit code: 1 where a result was wrong."""
+    """Return the exit code: 1 if a result was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.tpch", description="TPC-H's queries in memory.")
     parser.add_argument("--scale", type=float, default=0.1, help="the scale factor, of which 1 has 6,000,000 lines")
     parser.add_argument("--only", nargs="+", default=list(load(_JOB, {}).sinks), help="queries, such as q5")
@@ -77,7 +76,7 @@ def _table(found: Sequence[Mapping[str, object]], scale: float) -> Table:
 
 
 def measure(name: str, scale: float) -> dict[str, object]:
-    """What a query took, and what was wrong with its result."""
+    """Return the figures of a query, and how its result is wrong."""
     job = load(_JOB, {})
     sink = plan(job, name)
     engine, fold = MemoryEngine(sink), Fold(keyed=sink.mode == "upsert")
@@ -111,7 +110,7 @@ def measure(name: str, scale: float) -> dict[str, object]:
 
 
 def _packed(job: Job, step: Step, arrived: int) -> dict[str, Rows]:
-    """A batch as the engine takes it, of which so many rows came before."""
+    """Return a batch in the form that the engine takes, after `arrived` earlier rows."""
     found: dict[str, Rows] = {}
     for name, table in step.tables.items():
         record = declared(job, name)

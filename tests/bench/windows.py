@@ -1,13 +1,13 @@
-"""Windows of time in the in-memory engine: `python -m tests.bench.windows [--rows N] [--only NAME] [--profile]`.
+"""Event-time windows in the in-memory engine: `python -m tests.bench.windows [--rows N] [--only NAME] [--profile]`.
 
-Rows of a key and an amount, their times out of order by up to two seconds, go through whole plans: calc, operators and
-all, but neither Kafka nor Spark. Printed for each query: rows per second of CPU, the worst batch, CPU per 100,000 rows
-in the first and the last quarter of the run, and the entries of state after each quarter.
+Rows with a key and an amount, out of order by up to two seconds, pass whole plans, without Kafka and Spark. The output
+per query: rows per second of CPU, the worst batch, CPU per 100,000 rows in the first and the last quarter of the run,
+and the entries of state after each quarter.
 
-- `tumble`, `hop of 60`, `cumulate of 60`: what a window's panes cost beside a window alone.
-- `a million windows`: a window for every few rows. State is flat, as the watermark follows.
-- `closing a million`: the same, held back until one row passes all of them: batch by batch, not at once.
-- `session`, `interval join`: the same rows in sessions, and beside rows of another table.
+- `tumble`, `hop of 60`, `cumulate of 60`: the cost of a window's panes compared with a single window.
+- `a million windows`: a window for every few rows. State stays flat as the watermark advances.
+- `closing a million`: the same, but one row passes all windows; they are released over several batches.
+- `session`, `interval join`: the same rows in sessions, and joined with rows of another table.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True)
 class Scenario:
-    """A query over `rows`, of which so many come in a second of their own time, with so many keys."""
+    """A query, with `per_second` rows per second of event time and `keys` keys."""
 
     name: str
     sql: str
@@ -79,7 +79,7 @@ SCENARIOS = (
 
 
 def main() -> None:
-    """Run what is asked for and print what it took."""
+    """Run the selected queries and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=50_000)

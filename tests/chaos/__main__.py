@@ -1,10 +1,10 @@
 """`python -m tests.chaos`: a campaign of faults against running jobs; `make chaos` calls it.
 
-Each episode has a broker and a job of its own, which writes three topics of one order book: a retract topic with a key,
-one without, and an upsert topic. Faults are drawn by the episode's seed, one after the other. After each of them the
-job has to come to the right result by itself; until then every change of every topic is held against all that came
-before it: what it takes back must be there, what it adds must not (`tests.run.results`). The time from the end of the
-harm to the right result, of what happened meanwhile too, is how long the recovery took.
+Each episode has its own broker and its own job, which writes three topics over one order book: a retract topic with a
+key, one without, and an upsert topic. The episode's seed selects the faults, which follow one another. After each fault
+the job must reach the right result by itself. Until then every change of every topic is checked against all earlier
+changes: a retracted row must exist, an added row must not (`tests.run.results`). The recovery time is from the end of
+the fault to the right result, which includes changes made meanwhile.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FOUND = Path("docs/faults.jsonl")
 _PAGE = Path("docs/explanation/tested-faults.md")
 _WITH_DISKS = 0.5
 _DISKS = {"checkpoint": 64 << 20, "temporary": 256 << 20}
-"""Bytes; temporary files are Spark's shuffles, RocksDB's and the sockets of workers."""
+"""In bytes; temporary files are Spark's shuffle files, RocksDB's files and the sockets of workers."""
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Faults against running jobs.")
     parser.add_argument("--faults", type=int, default=30, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="of the first episode; the next ones count on")
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def episode(seed: int, kinds: Sequence[str], count: int, at: str = "") -> Iterator[Outcome]:
-    """So many faults against one job; it ends with the first one that the job does not get over."""
+    """Inject so many faults into one job; stop after the first one from which the job does not recover."""
     chance = random.Random(seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowkind-chaos-")))
@@ -84,7 +84,7 @@ def episode(seed: int, kinds: Sequence[str], count: int, at: str = "") -> Iterat
 
 @contextmanager
 def limited(folder: Path, sizes: Mapping[str, int]) -> Iterator[dict[str, Path]]:
-    """File systems of their own, of so many bytes each, by their names; none where this user may not mount any."""
+    """Yield file systems of these sizes in bytes, by name; none if this user may not mount any."""
     disks: dict[str, Path] = {}
     try:
         for name, size in sizes.items():

@@ -1,4 +1,4 @@
-"""One broker, or a cluster of three, and the network through which a job reaches them."""
+"""One broker or a cluster of three, and the network through which a job reaches them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from tests.chaos.network import Network
 
 
 class Brokers:
-    """`count` brokers; used with `with`.
+    """A context manager that starts `count` brokers.
 
-    - `servers`: their addresses for the scene itself. `far_servers`: the same through the `network`s, for the job.
+    - `servers`: their addresses for the test itself. `far_servers`: their addresses through the `networks`, for the
+      job.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -53,7 +54,7 @@ class Brokers:
             self._stack.enter_context(network)
         for broker in self.all:
             self._stack.callback(broker.stop)
-        # None of them answers before most of them are there.
+        # No broker answers before most of them are running.
         with ThreadPoolExecutor() as together:
             list(together.map(Broker.start, self.all))
         return self

@@ -1,6 +1,6 @@
-"""What must hold whatever happens to the job: each check is a sink, the three forms that deliver exactly once.
+"""Invariants of a job under faults: each check is a sink, one per exactly-once sink mode.
 
-All are over the same order book, so that one job can run every check at once.
+All checks read the same order book, so that one job can run them all.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _KEPT = """
 
 @dataclass(frozen=True)
 class Check:
-    """A sink, and what its topic must be in the end."""
+    """A sink and the required content of its topic."""
 
     name: str
     sink: dict[str, Any]
 
     def right(self, events: list[Event]) -> Counter[Values]:
-        """The rows that DuckDB finds in the tables that the events leave behind."""
+        """Return DuckDB's result over the tables after these events."""
         return expected(events, self.sink["sql"])
 
     def validate(self, results: Results, events: list[Event]) -> None:
-        """No change was written twice or left out at any point of any partition, and the sum is right."""
+        """Assert that no change was written twice or left out in any partition, and that the final rows are right."""
         rows, right = results.rows(), self.right(events)
         assert not results.flaws, f"{self.name}: {len(results.flaws)} flaws:\n" + "\n".join(results.flaws[:10])
         assert rows == right, f"{self.name}: missing {list(right - rows)[:5]}, too many {list(rows - right)[:5]}"
@@ -54,9 +54,9 @@ RETRACT_WITHOUT_KEY = Check("retract_without_key", {"mode": "retract", "sql": _P
 UPSERT = Check("upsert", {"mode": "upsert", "key": "payment_id", "sql": _MATCHED})
 
 KEPT = Check("kept", {"mode": "retract", "sql": _KEPT})
-"""Of each group all values, whose times have to bear a clock that is put back."""
+"""An aggregate that stores all values of each group, whose times must survive a clock that is set back."""
 
 CHAINED = Check("chained", {"mode": "retract", "sql": _CHAINED})
-"""The second join reads what the first one keeps."""
+"""The second join reads the state of the first one."""
 
 CHECKS = (RETRACT_BY_KEY, RETRACT_WITHOUT_KEY, UPSERT)

@@ -1,7 +1,7 @@
-/* The wall clock as the processes of a job see it: off by as many seconds as a file says, whose name is in CHAOS_CLOCK.
-   The file is mapped, so that all of them see a jump at once. Monotonic clocks stay as they are, as on a machine whose
-   clock is set. Who waits until a time of the wall clock does so by the kernel's: there it is put right again; a jump
-   does not end such a wait, and does not make it longer. Preloaded by tests/chaos/clock.py. */
+/* The wall clock as the processes of a job see it, shifted by a number of seconds. The file named by CHAOS_CLOCK has that
+   number. The file is mapped, so that all processes see a jump at once. Monotonic clocks are not changed, as on a machine
+   whose clock is set. A wait until a wall clock time uses the kernel's clock, so the time is converted back; a jump
+   neither ends such a wait nor extends it. Preloaded by tests/chaos/clock.py. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ time_t time(time_t *kept) {
     return now.tv_sec;
 }
 
-/* Which clock a condition goes by is only known to itself, but a monotonic time is the time since the start. */
+/* Only the condition variable knows its clock. A monotonic time counts from the start of the machine, so it is small. */
 static struct timespec kernels(const struct timespec *until) {
     struct timespec at = *until;
     if (at.tv_sec > 1000000000) at.tv_sec -= *off;

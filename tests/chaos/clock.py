@@ -1,4 +1,4 @@
-"""The clock of the machine that a job runs on: it can be set, for the job alone (clock.c says how)."""
+"""The machine's clock as a job sees it; it can be set for that job alone (see clock.c)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTES = 8
 
 
 class Clock:
-    """What processes with this `environment` take for the time; right, at first. Files are put into `folder`.
+    """The clock of processes that run with this `environment`; at first it is right. Its files are in `folder`.
 
     Raises:
         OSError, subprocess.CalledProcessError: there is no C compiler.
@@ -25,6 +25,6 @@ class Clock:
         self.environment: Mapping[str, str] = {"LD_PRELOAD": str(library), "CHAOS_CLOCK": str(self._off)}
 
     def set(self, seconds: int) -> None:
-        """From now on it is ahead of the right time by so many seconds; less than 0, behind."""
+        """Set the clock ahead of the right time by so many seconds; behind it if negative."""
         with self._off.open("r+b" if self._off.exists() else "wb") as file:
             file.write(seconds.to_bytes(_BYTES, "little", signed=True))

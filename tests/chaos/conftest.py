@@ -18,13 +18,13 @@ SetStage = Callable[..., Stage]
 
 @pytest.fixture
 def seed() -> int:
-    """A seed that no run had before; the stage prints it."""
+    """Return a new random seed; the stage prints it."""
     return random.SystemRandom().randrange(100_000)
 
 
 @pytest.fixture
 def set_stage(broker: Broker, tmp_path: Path, seed: int) -> Iterator[SetStage]:
-    """Sets the stage for some checks, on the test process's broker."""
+    """Return a function that sets up the stage for some checks, on the test process's broker."""
     with ExitStack() as stack:
 
         def make(*checks: Check) -> Stage:

@@ -1,4 +1,4 @@
-"""What can go wrong while a job runs, each as one function: it does its harm, and sees that a job runs afterwards."""
+"""Faults of a running job. Each function causes one fault and makes sure that a job is running afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Fault = Callable[[Scene], None]
 
 
 def kill_main(scene: Scene) -> None:
-    """SIGKILL to the process that is `rowkind run`; Java and the workers find out by themselves."""
+    """Send SIGKILL to the `rowkind run` process; Java and the workers detect it themselves."""
     scene.inside()
     before = scene.job
     before.kill_driver()
@@ -41,71 +41,71 @@ def kill_main(scene: Scene) -> None:
 
 
 def kill_all(scene: Scene) -> None:
-    """SIGKILL to all processes at once, as when a container is lost."""
+    """Send SIGKILL to all processes at once, as if a container were lost."""
     scene.inside()
     scene.job.kill()
     scene.start()
 
 
 def kill_java(scene: Scene) -> None:
-    """SIGKILL to Spark's JVM."""
+    """Send SIGKILL to Spark's JVM."""
     kill_those(scene, lambda job: [job.java()])
 
 
 def kill_worker(scene: Scene) -> None:
-    """SIGKILL to the Python worker of a task that is at work."""
+    """Send SIGKILL to the Python worker of a running task."""
     scene.stage.happens(400)
     with suppress(ProcessLookupError):
         os.kill(scene.job.busy_worker(), signal.SIGKILL)
 
 
 def kill_workers(scene: Scene) -> None:
-    """SIGKILL to all Python workers, and what they are forked from."""
+    """Send SIGKILL to all Python workers and to the process that forks them."""
     kill_those(scene, lambda job: job.workers())
 
 
 def kill_planner(scene: Scene) -> None:
-    """SIGKILL to the process that says how far a batch goes."""
+    """Send SIGKILL to the process that plans the range of a batch."""
     kill_those(scene, lambda job: job.planners())
 
 
 def kill_writer(scene: Scene) -> None:
-    """SIGKILL to a process that writes to Kafka."""
+    """Send SIGKILL to a process that writes to Kafka."""
     kill_those(scene, lambda job: job.writers()[:1])
 
 
 def stop_main(scene: Scene) -> None:
-    """SIGSTOP to the main process for some seconds."""
+    """Send SIGSTOP to the main process for some seconds."""
     stop_those(scene, lambda job: [job.pid])
 
 
 def stop_java(scene: Scene) -> None:
-    """SIGSTOP to Java for some seconds, as in a long collection of garbage."""
+    """Send SIGSTOP to Java for some seconds, like a long garbage collection."""
     stop_those(scene, lambda job: [job.java()])
 
 
 def stop_workers(scene: Scene) -> None:
-    """SIGSTOP to all workers for some seconds."""
+    """Send SIGSTOP to all workers for some seconds."""
     stop_those(scene, lambda job: job.workers())
 
 
 def stop_planner(scene: Scene) -> None:
-    """SIGSTOP to the process that says how far a batch goes."""
+    """Send SIGSTOP to the process that plans the range of a batch."""
     stop_those(scene, lambda job: job.planners())
 
 
 def stop_writers(scene: Scene) -> None:
-    """SIGSTOP to the processes that write to Kafka."""
+    """Send SIGSTOP to the processes that write to Kafka."""
     stop_those(scene, lambda job: job.writers())
 
 
 def stop_all(scene: Scene) -> None:
-    """SIGSTOP to everything, as when a machine is suspended."""
+    """Send SIGSTOP to everything, as if the machine were suspended."""
     stop_those(scene, lambda job: job.members())
 
 
 def restart_broker(scene: Scene) -> None:
-    """A broker is stopped in order and started again."""
+    """Stop a broker cleanly and start it again."""
     scene.inside()
     broker = scene.broker
     broker.stop()
@@ -114,7 +114,7 @@ def restart_broker(scene: Scene) -> None:
 
 
 def kill_broker(scene: Scene) -> None:
-    """SIGKILL to a broker, and it is started again."""
+    """Send SIGKILL to a broker and start it again."""
     scene.inside()
     broker = scene.broker
     os.kill(broker.pid, signal.SIGKILL)
@@ -123,14 +123,14 @@ def kill_broker(scene: Scene) -> None:
 
 
 def stop_broker(scene: Scene) -> None:
-    """A broker stands still for up to 20 seconds."""
+    """Suspend a broker for up to 20 seconds."""
     scene.inside()
     with stopped([scene.broker.pid]):
         time.sleep(scene.random.uniform(1, 20))
 
 
 def lose_broker(scene: Scene) -> None:
-    """SIGKILL to a broker of several; the job has to go on without it, until it is there again."""
+    """Send SIGKILL to one of several brokers; the job must continue without it until it is started again."""
     scene.inside()
     broker = scene.broker
     os.kill(broker.pid, signal.SIGKILL)
@@ -140,30 +140,30 @@ def lose_broker(scene: Scene) -> None:
 
 
 def cut_network(scene: Scene) -> None:
-    """All connections between the job and the brokers are reset, for some seconds."""
+    """Reset all connections between the job and the brokers for some seconds."""
     harm_network(scene, Network.cut)
 
 
 def stop_network(scene: Scene) -> None:
-    """Nothing gets through between the job and the brokers, for some seconds, and nobody is told."""
+    """Silently drop all traffic between the job and the brokers for some seconds."""
     harm_network(scene, Network.stop)
 
 
 def slow_network(scene: Scene) -> None:
-    """What passes between the job and the brokers takes its time."""
+    """Delay all traffic between the job and the brokers."""
     delay = scene.random.uniform(0.02, 0.5)
     harm_network(scene, lambda network: network.slow(delay))
 
 
 def drain(scene: Scene) -> None:
-    """SIGTERM, and a new start."""
+    """Send SIGTERM, and start the job again."""
     scene.inside()
     drained(scene)
     scene.start()
 
 
 def terminate_all(scene: Scene) -> None:
-    """SIGTERM to every process, as from systemd."""
+    """Send SIGTERM to every process, as systemd does."""
     scene.inside()
     scene.job.terminate_all()
     ended_with(scene, 0)
@@ -171,7 +171,7 @@ def terminate_all(scene: Scene) -> None:
 
 
 def second_instance(scene: Scene) -> None:
-    """The job is started once more while it runs; the later one goes on."""
+    """Start the job a second time while it runs; the later run continues."""
     scene.inside()
     before = scene.job
     scene.start()
@@ -180,7 +180,7 @@ def second_instance(scene: Scene) -> None:
 
 
 def tear_commit(scene: Scene) -> None:
-    """All processes are killed, and the last note of Spark's that a batch has ended is torn."""
+    """Kill all processes, and truncate Spark's newest commit file of a batch."""
     scene.inside()
     scene.job.kill()
     tear_newest(scene.stage.checkpoint / "commits")
@@ -188,7 +188,7 @@ def tear_commit(scene: Scene) -> None:
 
 
 def tear_offsets(scene: Scene) -> None:
-    """All processes are killed, and the last note of Spark's on where a batch begins and ends is torn."""
+    """Kill all processes, and truncate Spark's newest offset file of a batch."""
     scene.inside()
     scene.job.kill()
     tear_newest(scene.stage.checkpoint / "offsets")
@@ -196,7 +196,7 @@ def tear_offsets(scene: Scene) -> None:
 
 
 def old_checkpoint(scene: Scene) -> None:
-    """All processes are killed, and the checkpoint is put back as it was some batches ago."""
+    """Kill all processes, and restore the checkpoint of some batches ago."""
     stage = scene.stage
     stage.catch_up(scene.job)
     drained(scene)
@@ -215,35 +215,35 @@ def old_checkpoint(scene: Scene) -> None:
 
 
 def tear_state(scene: Scene) -> None:
-    """All processes are killed, and the newest file of a shard's state is torn."""
+    """Kill all processes, and truncate the newest state file of a shard."""
     harm_state(scene, lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 3]))
 
 
 def lose_state(scene: Scene) -> None:
-    """All processes are killed, and the newest file of a shard's state is gone."""
+    """Kill all processes, and delete the newest state file of a shard."""
     harm_state(scene, Path.unlink)
 
 
 def fill_checkpoint_disk(scene: Scene) -> None:
-    """The disk with the checkpoint is full for some seconds."""
+    """Fill the checkpoint's disk for some seconds."""
     fill_disk(scene, "checkpoint")
 
 
 def fill_temporary_disk(scene: Scene) -> None:
-    """The disk with temporary files, which RocksDB's are, is full for some seconds."""
+    """Fill the disk with temporary files, among them RocksDB's, for some seconds."""
     fill_disk(scene, "temporary")
 
 
 def jump_clock(scene: Scene) -> None:
-    """The machine's clock is set, twice within seconds, to any time from a week ago to almost an hour ahead."""
-    # From an hour on, brokers take no records any more.
+    """Set the machine's clock twice within seconds, from a week back to almost an hour ahead."""
+    # Brokers refuse records that are an hour or more ahead.
     for _ in range(2):
         scene.inside()
         scene.clock.set(scene.random.choice((0, -scene.random.randrange(604_800), scene.random.randrange(3_000))))
 
 
 def tear_note(scene: Scene) -> None:
-    """All processes are killed, and our own note on what the checkpoint is of is torn."""
+    """Kill all processes, and damage Rowkind's checkpoint metadata."""
     scene.inside()
     scene.job.kill()
     (scene.stage.checkpoint / "rowkind.json").write_text("{")
@@ -253,7 +253,7 @@ def tear_note(scene: Scene) -> None:
 
 
 def lose_checkpoint(scene: Scene) -> None:
-    """All processes are killed, and the folder of the checkpoint is gone."""
+    """Kill all processes, and delete the checkpoint."""
     scene.inside()
     scene.job.kill()
     shutil.rmtree(scene.stage.checkpoint.parent)
@@ -263,14 +263,14 @@ def lose_checkpoint(scene: Scene) -> None:
 
 
 def reset_state(scene: Scene) -> None:
-    """The job is stopped and everything rebuilt; as often as not, it is killed on the way."""
+    """Stop the job and rebuild everything; in half of the cases it is killed meanwhile."""
     scene.inside()
     drained(scene)
     rebuilt(scene, "--reset-state")
 
 
 def change_query(scene: Scene) -> None:
-    """The job is stopped, the query of a sink is another one, and it is rebuilt; maybe killed on the way."""
+    """Stop the job, change a sink's query, and rebuild the sink; in half of the cases the job is killed meanwhile."""
     scene.inside()
     drained(scene)
     scene.stage.change_query()
@@ -278,7 +278,7 @@ def change_query(scene: Scene) -> None:
 
 
 def rescale(scene: Scene) -> None:
-    """All processes are killed, and state moves to another number of partitions; maybe killed on the way."""
+    """Kill all processes, and move state to another number of partitions; sometimes kill the job meanwhile."""
     scene.inside()
     scene.job.kill()
     scene.stage.change(parallelism=scene.random.choice((1, 2, 4)))
@@ -291,14 +291,14 @@ def rescale(scene: Scene) -> None:
 
 
 def add_partition(scene: Scene) -> None:
-    """A topic that is read gets another partition."""
-    # Rows of a key go elsewhere from now on, which nobody may overtake.
+    """Add a partition to a source topic."""
+    # Rows of a key may go to another partition from now on, and must not overtake earlier ones.
     scene.stage.catch_up(scene.job)
     scene.stage.shop.more_partitions(scene.random.choice(("orders", "payments")))
 
 
 def lose_rows(scene: Scene) -> None:
-    """Retention takes rows that the job has not read; the job is told to go on, and the rows come again."""
+    """Let retention delete rows that the job has not read; set the job to continue, and send the rows again."""
     stage = scene.stage
     stage.catch_up(scene.job)
     drained(scene)
@@ -376,11 +376,11 @@ _NEED_ALL_ROWS = {
     "remake_source",
     "lose_progress",
 }
-"""After these, a job may read again what it had read: all of it must be there, and rows of a key in one partition."""
+"""After these a job may read its sources again: they must be complete, with all rows of a key in one partition."""
 
 
 def drawn(scene: Scene, kinds: Iterable[str], count: int) -> Iterator[str]:
-    """So many faults, of those that this scene is made for."""
+    """Yield so many random faults that are possible in this scene."""
     impossible = {f"fill_{disk}_disk" for disk in ("checkpoint", "temporary") if disk not in scene.disks}
     if len(scene.brokers.all) == 1:
         impossible.add("lose_broker")

@@ -1,8 +1,8 @@
-"""`python -m tests.chaos.load`: what a job must bear in a control group of the size that it was given.
+"""`python -m tests.chaos.load`: heavy loads for a job in a control group of the size that its memory setting gives.
 
-A backlog of twenty million rows; joins and aggregates half of whose keys are NULL; one key with a million rows, which
-are all taken back and written anew as the row on the other side of the join changes. The rows are the benchmark's, and
-so is the check of the result. A row of 10 MB is a test (`tests/run/test_big_rows.py`).
+The loads are a backlog of twenty million rows; joins and aggregates with half of the keys NULL; and one key with a
+million rows, which are all retracted and inserted again when the row on the other side of the join changes. The rows
+and the check of the result are those of the benchmark. A row of 10 MB is a test (`tests/run/test_big_rows.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _sum(name: str, key: str) -> Query:
 
 @dataclass(frozen=True)
 class Load:
-    """A query, and how many changes of each of its tables there are; at last, the first order may change once more."""
+    """A query, and the number of changes of each table; with `touched` the first order changes again at the end."""
 
     title: str
     query: Query
@@ -66,7 +66,7 @@ LOADS = (
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.load", description="What a job must bear.")
     parser.add_argument("--only", type=int, nargs="+", default=range(1, len(LOADS) + 1), help="by their numbers")
     parser.add_argument("--share", type=float, default=1.0, help="of the rows; to try it")
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def bear(load: Load, memory: str) -> Sequence[str]:
-    """A row of the table."""
+    """Run a load and return its row of the table."""
     engine, query = Rowkind(memory), load.query
     with Broker(busy=True) as broker, tempfile.TemporaryDirectory(prefix="rowkind-load-") as folder:
         bench = Bench(broker.bootstrap_servers, Path(folder), {})
@@ -109,7 +109,7 @@ def bear(load: Load, memory: str) -> Sequence[str]:
 
 
 def _touched(orders: Changes) -> Changes:
-    """The first order, once more, with another amount."""
+    """Return the first order once more, with another amount."""
     at = int(np.flatnonzero(orders.columns["order_id"].to_numpy() == 0)[0])
     columns = {name: column.slice(at, 1) for name, column in orders.columns.items()}
     return Changes("orders", {**columns, "amount": pa.array([-1.0])}, np.zeros(1, np.bool_))

@@ -1,4 +1,4 @@
-"""The network between a job and a broker: a proxy for TCP that can be cut, stopped and slowed."""
+"""The network between a job and a broker: a TCP proxy that can cut, stop and slow connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIECE_BYTES = 1 << 16
 
 
 class Network:
-    """Whoever connects to `port` of a host is connected to `target` of this one, through a thread; used with `with`."""
+    """A context manager that forwards connections to `port` of a host to `target` on this host, in a thread."""
 
     def __init__(self, port: int, target: int, host: str = "127.0.0.1") -> None:
         self._host, self._port, self._target = host, port, target
@@ -34,20 +34,20 @@ class Network:
         self._thread.join()
 
     def cut(self) -> None:
-        """All connections are reset, and new ones as soon as they are there."""
+        """Reset all connections, and new ones as soon as they are opened."""
         self._cut = True
         self._do(self._close)
 
     def stop(self) -> None:
-        """Nothing comes through, and nobody is told."""
+        """Silently stop all traffic."""
         self._do(self._flows.clear)
 
     def slow(self, seconds: float) -> None:
-        """Each piece takes so long."""
+        """Delay each piece of data by so many seconds."""
         self._delay = seconds
 
     def mend(self) -> None:
-        """Everything is as it was."""
+        """Restore normal traffic."""
         self._cut, self._delay = False, 0.0
         self._do(self._flows.set)
 

@@ -1,4 +1,4 @@
-"""What became of faults: how a job got over each of them, kept in a file, and the table of all of them."""
+"""Outcomes of faults: how a job recovered from each, stored in a file, and a table of all of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.run.process import Rowkind
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fault.
+    """The outcome of a fault.
 
     - `seconds`: until the result was right again; `changes`: how many had been checked by then.
-    - `wrong`: what was wrong, nothing if all was well. `commit`: of the code, by which a seed means the same again.
+    - `wrong`: the error, empty if there was none. `commit`: of the code, at which a seed gives the same faults.
     """
 
     seed: int
@@ -36,7 +36,7 @@ class Outcome:
     commit: str = ""
 
     def tell(self, file: Path) -> None:
-        """Add it to a file, a JSON object a line, and say it."""
+        """Append the outcome to a file with one JSON object per line, and print it."""
         with file.open("a") as lines:
             lines.write(json.dumps(asdict(self)) + "\n")
         what = self.wrong or f"{self.seconds:.1f} s"
@@ -44,12 +44,12 @@ class Outcome:
 
 
 def told(file: Path) -> list[Outcome]:
-    """All outcomes that a file has."""
+    """Return all outcomes in a file."""
     return [Outcome(**json.loads(line)) for line in file.read_text().splitlines()]
 
 
 def commit() -> str:
-    """What the code is called that runs here; what is found is written beside it, in the docs, and is none."""
+    """Return the running code's commit; changes under docs are ignored, because outcomes are stored there."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()
@@ -59,7 +59,7 @@ def commit() -> str:
 
 
 def gets_over(stage: Stage, harm: Callable[[], None] | None, job: Callable[[], Rowkind], about: Outcome) -> Outcome:
-    """One fault and how the job got over it; no harm at all, in the beginning, is a fault too."""
+    """Return the outcome of one fault; the start of an episode, without a fault, counts as one too."""
     began = time.monotonic()
     wrong = ""
     try:
@@ -68,7 +68,7 @@ def gets_over(stage: Stage, harm: Callable[[], None] | None, job: Callable[[], R
         began = time.monotonic()
         stage.happens(stage.random.randrange(1, 300))
         stage.catch_up(job())
-    except Exception:  # noqa: BLE001 - whatever it is, it is to be told and the campaign to go on
+    except Exception:  # noqa: BLE001 - every error is recorded, and the campaign continues
         wrong = traceback.format_exc()
     changes = sum(results.kinds.total() for results in stage.results.values())
     return replace(about, seconds=time.monotonic() - began, changes=changes, wrong=wrong)
@@ -89,7 +89,7 @@ def wrong_after(faults: int) -> str:
 
 
 def table(title: str, outcomes: Sequence[Outcome], module: str) -> Table:
-    """Recoveries by kind of fault; of a fault of a seed that was tried several times the last one counts."""
+    """Return recoveries by kind of fault; of a seed's fault that was tried several times the last try counts."""
     last = list({(outcome.commit, outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
     by_fault: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in last:

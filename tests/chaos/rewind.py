@@ -1,6 +1,6 @@
 """`python -m tests.chaos.rewind`: starts of a job from random savepoints and older checkpoints.
 
-The job has queries whose results depend on how rows are cut into batches, and when (`tests.run.rewound`). Each start
+The job has queries whose results depend on how rows are split into batches, and when (`tests.run.rewound`). Each start
 begins with a checkpoint or savepoint from up to 50 batches ago, or with the latest one. Meanwhile changes are sent, and
 the run ends after its batch or in the middle of it. After each start every result topic must fold to what the recorded
 batches give in memory, and no change may retract a row that is not there.
@@ -28,7 +28,7 @@ from rowkind.service.spark.session import session
 from tests.run.rewound import Rewound
 
 STARTS = 25
-"""How many starts an episode has; the next one begins with new topics."""
+"""How many starts an episode has; the next episode begins with new topics."""
 
 FURTHEST = 50
 _COPIES = 12
@@ -38,7 +38,7 @@ _SUDDEN = 0.3
 
 @dataclass(frozen=True)
 class Rewind:
-    """A start: from how many batches ago, whether from a savepoint, how long it took, and what was wrong with it."""
+    """A start: the age of its checkpoint in batches, whether it is a savepoint, the duration, and any error."""
 
     seed: int
     number: int
@@ -50,28 +50,28 @@ class Rewind:
 
 @dataclass
 class Episode:
-    """Starts of one job, drawn by a seed."""
+    """Starts of one job, selected by a seed."""
 
     job: Rewound
     seed: int
     copies: dict[str, int] = field(default_factory=dict)
-    """The batches that were on record when a copy was made, by its name; a savepoint's begins with s."""
+    """The number of recorded batches when a copy was made, by its name; names of savepoints begin with s."""
 
     def __post_init__(self) -> None:
-        """Draw from the beginning."""
+        """Initialise the random choices."""
         self.random = random.Random(self.seed)
         self.second = 0.0
         self.rows: dict[int, int] = {}
 
     def starts(self, count: int) -> Iterator[Rewind]:
-        """So many starts, the first of which is the job's first; it ends with the first one that is wrong."""
+        """Yield so many starts after the job's first one; stop after the first start that is wrong."""
         for number in range(count + 1):
             began = time.monotonic()
             name, batches = self._set_back()
             wrong = ""
             try:
                 self._run(number)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the start is wrong
+            except Exception as error:  # noqa: BLE001 - every error makes the start wrong
                 wrong = f"{type(error).__name__}: {error}"
             if number or wrong:
                 savepoint = name.startswith("s")
@@ -80,7 +80,7 @@ class Episode:
                 return
 
     def _set_back(self) -> tuple[str, int]:
-        """Put back one of the copies, or none; its name, and how many batches ago it was made."""
+        """Restore one of the copies, or none; return its name, and how many batches ago it was made."""
         now = len(self.job.records()) if self.copies else 0
         near = [name for name, then in self.copies.items() if now - then <= FURTHEST]
         name = self.random.choice([*near, *near, ""]) if near else ""
@@ -109,7 +109,7 @@ class Episode:
         self._copy(f"c{number}")
 
     def _copy(self, name: str, running: StartedJob | None = None) -> None:
-        """Keep the checkpoint as it is, if there is one; of a running job as a savepoint."""
+        """Copy the checkpoint, if there is one; of a running job, as a savepoint."""
         if not self.job.records():
             return
         if running is None:
@@ -127,7 +127,7 @@ class Episode:
             del self.copies[old]
 
     def _change(self, count: int) -> None:
-        """So many changes of all tables, some of them late."""
+        """Send so many changes of all tables, some of them late."""
         draw = self.random
         for _ in range(count):
             match draw.choice(("events", "o", "r", "clicks", "notes")):
@@ -153,7 +153,7 @@ class Episode:
 
 
 def episode(spark: SparkSession, servers: str, folder: Path, seed: int) -> Episode:
-    """An episode with a job of its own."""
+    """Return an episode with its own job."""
     job = Rewound(
         spark, servers, folder, f"rewind-{os.getpid()}-{seed}", rows_per_batch=random.Random(seed).choice((2, 4, 16))
     )
@@ -161,7 +161,7 @@ def episode(spark: SparkSession, servers: str, folder: Path, seed: int) -> Episo
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.rewind", description="Starts from older checkpoints.")
     parser.add_argument("--starts", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the first episode; the next ones count on")

@@ -1,4 +1,4 @@
-"""Where faults happen: a stage with brokers of its own and the job that runs on it; and the ways to do it harm."""
+"""The scene of faults: a stage with its own brokers and a job, and ways to disturb it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.run.process import Rowkind
 
 @dataclass
 class Scene:
-    """A stage with brokers of its own, and the job that runs on it.
+    """A stage with its own brokers, and the job that runs on it.
 
-    - `disks`: the folders of limited size that it uses, by what for.
-    - `clock`: which the job's processes go by.
+    - `disks`: its folders of limited size, by use.
+    - `clock`: the clock of the job's processes.
     """
 
     stage: Stage
@@ -35,40 +35,40 @@ class Scene:
     job: Rowkind = field(init=False)
 
     def start(self, *arguments: str) -> None:
-        """Start the job, in the place of the one before."""
+        """Start the job in place of the previous one."""
         self.job = self.stage.job(*arguments)
         self.job.__enter__()
 
     def end(self) -> None:
-        """Kill whatever runs."""
+        """Kill the running job."""
         self.job.kill()
 
     @property
     def broker(self) -> Broker:
-        """Any one."""
+        """Return a random broker."""
         return self.random.choice(self.brokers.all)
 
     def inside(self) -> None:
-        """Wait for some moment, which lies inside a batch or between two."""
+        """Wait for a random moment, inside a batch or between two."""
         self.stage.happens(self.random.randrange(50, 400))
         time.sleep(self.random.choice((0.3, 2.0)) * self.random.random())
 
 
 def kill_those(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
-    """SIGKILL to some of the job's processes."""
+    """Send SIGKILL to some of the job's processes."""
     scene.inside()
     signal_all(which(scene.job), signal.SIGKILL)
 
 
 def stop_those(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
-    """SIGSTOP to some of the job's processes, for some seconds."""
+    """Send SIGSTOP to some of the job's processes for some seconds."""
     scene.inside()
     with stopped(which(scene.job)):
         time.sleep(scene.random.uniform(0.5, 15))
 
 
 def harm_network(scene: Scene, harm: Callable[[Network], None]) -> None:
-    """Something becomes of all networks, for some seconds."""
+    """Disturb all networks for some seconds."""
     scene.inside()
     for network in scene.brokers.networks:
         harm(network)
@@ -78,7 +78,7 @@ def harm_network(scene: Scene, harm: Callable[[Network], None]) -> None:
 
 
 def harm_state(scene: Scene, harm: Callable[[Path], object]) -> None:
-    """All processes are killed, and something becomes of the newest file of state."""
+    """Kill all processes, and damage the newest state file."""
     scene.inside()
     scene.job.kill()
     shards = [folder for folder in scene.stage.checkpoint.glob("state/*/*") if folder.name.isdigit()]
@@ -90,7 +90,7 @@ def harm_state(scene: Scene, harm: Callable[[Path], object]) -> None:
 
 
 def fill_disk(scene: Scene, disk: str) -> None:
-    """A disk is full for some seconds; a job that ends of it says so, and is started again."""
+    """Fill a disk for some seconds; a job that ends because of it must report it, and is started again."""
     ballast = scene.disks[disk] / "ballast"
     scene.inside()
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
@@ -106,7 +106,7 @@ def fill_disk(scene: Scene, disk: str) -> None:
 
 @contextmanager
 def stopped(processes: Iterable[int]) -> Iterator[None]:
-    """Processes that stand still meanwhile."""
+    """Suspend processes while in the context."""
     stopped = list(processes)
     signal_all(stopped, signal.SIGSTOP)
     try:
@@ -116,27 +116,27 @@ def stopped(processes: Iterable[int]) -> Iterator[None]:
 
 
 def signal_all(processes: Iterable[int], number: signal.Signals) -> None:
-    """A signal to processes, which may be gone."""
+    """Send a signal to processes, some of which may have ended."""
     for pid in processes:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def drained(scene: Scene) -> None:
-    """SIGTERM, after which the job has ended well."""
+    """Send SIGTERM, and assert that the job ends with exit code 0."""
     scene.job.terminate()
     ended_with(scene, 0)
 
 
 def ended_with(scene: Scene, code: int) -> None:
-    """The job ends by itself, with this exit code and without a trace."""
+    """Assert that the job ends by itself with this exit code and without a traceback."""
     ended = scene.job.ended(SLOW)
     assert ended.code == code, ended.error
     assert "Traceback" not in ended.error, ended.error
 
 
 def rebuilt(scene: Scene, option: str) -> None:
-    """The job is started to rebuild something; as often as not, it is killed on the way."""
+    """Start the job with an option that rebuilds something; half of the time, kill it meanwhile and start it again."""
     scene.start(option)
     if scene.random.random() < 0.5:
         scene.stage.while_filling(scene.job)
@@ -145,7 +145,7 @@ def rebuilt(scene: Scene, option: str) -> None:
 
 
 def tear_newest(log: Path) -> None:
-    """Of the newest file of one of Spark's logs only the beginning is left."""
+    """Truncate the newest file of one of Spark's logs."""
     newest = max((path for path in log.iterdir() if path.name.isdigit()), key=lambda path: int(path.name), default=None)
     if newest is not None:
         text = newest.read_bytes()
@@ -153,7 +153,7 @@ def tear_newest(log: Path) -> None:
 
 
 def if_refused(scene: Scene, option: str) -> None:
-    """If the job says that it cannot go on, and how it can, do that."""
+    """If the job refuses to start and names this option, start it with the option."""
     scene.stage.await_either(scene.job, ": writing to topic")
     if not scene.job.running:
         ended_with(scene, 2)

@@ -1,9 +1,9 @@
-"""`python -m tests.chaos.soak`: a join at a steady rate for an hour, robbed of a process every now and then.
+"""`python -m tests.chaos.soak`: a join at a steady rate for an hour, with a process killed now and then.
 
-The same changes as in the benchmark of latency. Every ten seconds the memory of the job is taken, and every 90 seconds,
-give or take half of that, a process is killed: Java, a worker, a writer or the planner. Rows live for five minutes, so
-that state is as large after ten minutes as after an hour. In the end the result is held against DuckDB's. A job that
-keeps what it should not shows a memory or a latency that grows.
+The changes are those of the latency benchmark. The job's memory is measured every ten seconds. Every 90 seconds, plus
+or minus half of that, a process is killed: Java, a worker, a writer or the planner. Rows have a TTL of five minutes, so
+that state is as large after ten minutes as after an hour. At the end the result is compared with DuckDB's. A job that
+leaks shows growing memory or latency.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.bench.plot import Panel, Points, chart
 _KINDS = ("JVM", "workers of tasks", "writers", "source runners")
 _TTL = "5m"
 _LATE_SECONDS = 60
-"""How late payments are; a minute is enough to get over any kill before their orders are forgotten."""
+"""How late payments are: a minute is enough to recover from any kill before their orders expire."""
 
 _WINDOW_SECONDS = 10.0
 _PAGE = Path("docs/explanation/tested-faults.md")
@@ -49,9 +49,9 @@ Times = npt.NDArray[np.float64]
 
 @dataclass
 class Course:
-    """What was seen, by seconds since the beginning.
+    """The measurements, by seconds since the start.
 
-    - `memory`: bytes. `kills`: of what. `p50`, `p99`: milliseconds of the payments that were sent in a window.
+    - `memory`: bytes. `kills`: the kind of process. `p50`, `p99`: milliseconds for the payments sent in a window.
     """
 
     memory: list[tuple[float, float]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Course:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description="A steady load with kills.")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=int, default=5_000, help="changes a second")
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def soak(seconds: float, rate: int, every: float, chance: random.Random) -> tuple[Course, str]:
-    """What was seen, and what is wrong with the result, nothing if it is right."""
+    """Return the measurements, and how the result is wrong (empty if it is right)."""
     count = round(rate * seconds / 2)
     orders, payments = trailing(count, rate * _LATE_SECONDS)
     query = next(query for query in QUERIES if query.name == "inner join")
@@ -118,7 +118,7 @@ def soak(seconds: float, rate: int, every: float, chance: random.Random) -> tupl
 def _harm(
     root: int, course: Course, began: float, ended: threading.Event, *, every: float, chance: random.Random
 ) -> None:
-    """Take the memory, and kill."""
+    """Measure the memory and kill processes."""
     due = began + every * chance.uniform(0.5, 1.5)
     while not ended.wait(_WINDOW_SECONDS):
         course.memory.append((time.time() - began, memory_bytes(root)))
@@ -133,7 +133,7 @@ def _harm(
 
 
 def _windows(course: Course, sent: Times, seen: Times) -> None:
-    """Latencies of the payments of every window for which a result was seen."""
+    """Compute the latencies of the payments sent in each window for which a result was seen."""
     known = ~np.isnan(seen) & ~np.isnan(sent)
     sent, took = sent[known], 1000 * (seen - sent)[known]
     for begin in np.arange(0, sent.max(initial=0.0), _WINDOW_SECONDS):
@@ -145,7 +145,7 @@ def _windows(course: Course, sent: Times, seen: Times) -> None:
 
 
 def table(course: Course, wrong: str, minutes: float, rate: int) -> Table:
-    """The course by quarters."""
+    """Return the measurements by quarter."""
     end = max((at for at, _ in course.memory), default=1.0)
     rows = []
     for quarter in range(4):
@@ -166,7 +166,7 @@ def _median(values: Sequence[tuple[float, float]], span: tuple[float, float]) ->
 
 
 def plot(course: Course) -> str:
-    """Memory above, latencies below, a line down for every kill, as SVG."""
+    """Return a chart of memory and latency with a vertical line per kill, as SVG."""
     kills = [at / 60 for at, _ in course.kills]
 
     def minutes(points: Points, scale: float = 1.0) -> Points:

@@ -1,4 +1,4 @@
-"""Where scenarios play: a shop, a job with a sink for every check, and what can be done to it between two phases."""
+"""The stage of scenarios: a shop, a job with a sink per check, and the operations on it between two phases."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ ROWS_PER_BATCH = 200
 _WHERE = " WHERE "
 _CONDITIONS = ("o.amount > 100", "o.amount < 400", "o.status <> 'new'", "o.customer <> 'Ada'")
 SLOW = 400.0
-"""Seconds for what takes a tenth of it on a machine at rest."""
+"""Timeout in seconds; on an idle machine a tenth of it is enough."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a job runs in.
+    """The environment of a job.
 
-    - `far_servers`: by which the job reaches the brokers, where it does so in another way.
-    - `disks`: folders of limited size for the checkpoint and for temporary files, instead of ones in `folder`.
-    - `environment`: of the job's processes, beside this one's.
+    - `far_servers`: the broker addresses for the job, if they differ.
+    - `disks`: folders of limited size for the checkpoint and for temporary files, instead of folders in `folder`.
+    - `environment`: environment variables of the job's processes, in addition to this process's.
     """
 
     far_servers: str = ""
@@ -45,7 +45,7 @@ class Surroundings:
 
 
 class Stage:
-    """Initialise with some checks, manipulate in two phases, validate; all checks at once, in one job."""
+    """Initialise with some checks, change data in two phases, and validate: all checks at once, in one job."""
 
     def __init__(
         self, servers: str, folder: Path, seed: int, checks: Sequence[Check], around: Surroundings | None = None
@@ -71,40 +71,40 @@ class Stage:
         self.checkpoint = self._root / self.shop.name / "main"
 
     def close(self) -> None:
-        """Leave the topics."""
+        """Close the consumers of the result topics."""
         for results in self.results.values():
             results.close()
 
     def manipulate(self, share: float) -> None:
-        """A share of the events of a scenario happens, at once."""
+        """Send a share of a scenario's events at once."""
         self.shop.happens(islice(self._book, round(EVENTS * share)))
 
     def happens(self, changes: int) -> None:
-        """So many changes happen, at once."""
+        """Send so many changes at once."""
         self.shop.happens(islice(self._book, changes))
 
     def job(self, *arguments: str, **environment: str) -> Rowkind:
-        """The job, to be started with `with`."""
+        """Return the job, to be started with `with`."""
         command = ("run", str(self._job), "--port", "0", *arguments)
         return Rowkind(self.shop.folder / "output", *command, **self._environment | environment)
 
     def command(self, name: str, *arguments: str) -> Rowkind:
-        """What can be done with the job beside running it, to be begun with `with`."""
+        """Return another command for the job, to be started with `with`."""
         return Rowkind(self.shop.folder / "output", name, str(self._job), *arguments)
 
     def change(self, **changed: Any) -> None:
-        """The job file says something else from the next start on."""
+        """Change settings of the job file; they apply from the next start."""
         self._job.write_text(json.dumps(json.loads(self._job.read_text()) | changed))
 
     def tolerate_losses(self, *, tolerate: bool) -> None:
-        """The job goes on, or does not, where rows are gone that it has not read, from the next start on."""
+        """Set whether the job continues if rows that it has not read are lost; it applies from the next start."""
         start = {"start": {"on_lost": "earliest"}} if tolerate else {}
         self.change(tables={name: self.shop.table(name, **start) for name in COLUMNS})
 
     def remake_result(self, name: str) -> str:
-        """The topic of a sink is deleted and made anew; its name."""
+        """Delete the topic of a sink and create it again; return its name."""
         topic = self.shop.topic(name)
-        # It has to outlive the answer.
+        # The admin client must outlive its answer.
         admin = self.admin
         partitions = len(admin.list_topics(topic, timeout=30).topics[topic].partitions)
         (check,) = (each for each in self.checks if each.name == name)
@@ -118,11 +118,11 @@ class Stage:
 
     @property
     def admin(self) -> AdminClient:
-        """An admin client that knows nothing yet."""
+        """Return a new admin client, without cached metadata."""
         return AdminClient({"bootstrap.servers": self.shop.servers, "log_level": 0})
 
     def query(self, name: str, sql: str) -> None:
-        """A sink has another query from the next start on."""
+        """Change a sink's query; it applies from the next start."""
         self.checks = [
             Check(check.name, check.sink | {"sql": sql}) if check.name == name else check for check in self.checks
         ]
@@ -131,24 +131,24 @@ class Stage:
         self._job.write_text(json.dumps(job))
 
     def change_query(self) -> str:
-        """One of the sinks has another query from the next start on; which one."""
+        """Change the query of one of the sinks, from the next start; return the sink's name."""
         check = self.random.choice([each for each in self.checks if "GROUP BY" not in each.sink["sql"]])
         sql, _, before = check.sink["sql"].partition(_WHERE)
         self.query(check.name, sql + _WHERE + self.random.choice([each for each in _CONDITIONS if each != before]))
         return check.name
 
     def filling_topics(self) -> list[str]:
-        """The topics of queries that fill their states."""
+        """Return the topics of queries that are filling their state."""
         topics = self.admin.list_topics(timeout=30).topics
         return [topic for topic in topics if topic.startswith(f"{self.shop.name}.") and ".filling-" in topic]
 
     def validate(self) -> None:
-        """Every check."""
+        """Validate every check."""
         for check in self.checks:
             check.validate(self.results[check.name], self.shop.events)
 
     def catch_up(self, job: Rowkind, *, may_end: bool = False) -> None:
-        """Wait until every result is right, no batch or transaction under way; if that may be, for the job's end."""
+        """Wait until every result is right and no batch or transaction is open, or, if it `may_end`, the job ends."""
         right = {check.name: check.right(self.shop.events) for check in self.checks}
 
         def done() -> bool:
@@ -163,13 +163,13 @@ class Stage:
         until(done, "the right result", lambda: job.error, SLOW)
 
     def drain(self, job: Rowkind) -> Ended:
-        """SIGTERM, once it is listened for, and how the job ends."""
+        """Send SIGTERM once the job handles it; return how the job ends."""
         self.await_words(job, "status, metrics and health")
         job.terminate()
         return job.ended(SLOW)
 
     def runs(self, *arguments: str) -> str:
-        """A whole run of the job, until the result is right and then drained; what it said."""
+        """Run the job until the result is right, drain it, and return its log."""
         with self.job(*arguments) as job:
             self.await_words(job, ": writing to topic")
             self.catch_up(job)
@@ -178,48 +178,48 @@ class Stage:
         return ended.error
 
     def written(self) -> dict[str, Counter[str]]:
-        """The records that each result topic has ever had, by row kind."""
+        """Return the records that each result topic has ever had, by row kind."""
         for results in self.results.values():
             results.rows()
         return {name: Counter(results.kinds) for name, results in self.results.items()}
 
     def unfinished(self) -> int | None:
-        """The batch that the query of all sinks has begun and not ended, by Spark's own logs."""
+        """Return the batch that Spark's logs have as begun and not ended, or None."""
         begun, ended = (_last(self.checkpoint / log) for log in ("offsets", "commits"))
         return begun if begun > ended else None
 
     def one(self) -> str:
-        """The name of one of the sinks."""
+        """Return the name of a random sink."""
         return self.random.choice(self.checks).name
 
     def inside_a_batch(self, job: Rowkind) -> None:
-        """Wait for a moment, chosen at random, at which a batch is under way; more changes happen if none is."""
+        """Wait for a random moment inside a batch; send more changes if no batch is running."""
         self.await_words(job, ": writing to topic")
         time.sleep(self.random.uniform(0, 1.5))
 
         def inside() -> bool:
             if self.unfinished() is None:
-                # All that had happened may be done already, and without changes there is no batch.
+                # All changes may have been processed, and without changes there is no batch.
                 self.happens(5)
             return self.unfinished() is not None
 
         self._await(job, inside, "a batch")
 
     def while_filling(self, job: Rowkind) -> None:
-        """Wait for a moment, chosen at random, at which a query fills its state."""
+        """Wait for a random moment while a query fills its state."""
         self.await_words(job, "fills its state")
         time.sleep(self.random.uniform(0, 2))
 
     def await_words(self, job: Rowkind, words: str, times: int = 1) -> None:
-        """Wait until the job has said something, so many times."""
+        """Wait until the job has logged these words so many times."""
         self._await(job, lambda: job.error.count(words) >= times, words)
 
     def await_either(self, job: Rowkind, words: str) -> None:
-        """Wait until the job has said something, or has ended."""
+        """Wait until the job has logged these words or has ended."""
         until(lambda: words in job.error or not job.running, words, lambda: job.error, SLOW)
 
     def half_written(self, job: Rowkind, name: str) -> None:
-        """Wait until some of a batch of this sink is committed to Kafka, and Spark does not know it yet."""
+        """Wait until a part of a batch of this sink is committed to Kafka but not yet in Spark's commit log."""
         results = self.results[name]
         results.rows()
 
@@ -241,5 +241,5 @@ class Stage:
 
 
 def _last(log: Path) -> int:
-    """The number of the last batch in one of Spark's logs; -1 before the first one."""
+    """Return the number of the last batch in one of Spark's logs; -1 if there is none."""
     return max((int(entry.name) for entry in log.glob("[0-9]*") if entry.name.isdigit()), default=-1)

@@ -1,9 +1,9 @@
-"""`python -m tests.chaos.terminate`: SIGTERM or SIGINT at random moments of a job's life, starts included.
+"""`python -m tests.chaos.terminate`: SIGTERM or SIGINT at random moments of a job's life, including its start.
 
-Each time a job is started, and a signal comes a random time later: while it plans, connects, waits for a registry that
-hangs, starts Spark, begins its query, does a batch, or waits for more. Half of the time many rows are waiting, so
-that a batch takes longer than there is time. The process has to end within five seconds of the signal, and not by an
-error. In the end one more start has to come to the right result.
+Each time a job is started and gets a signal after a random time: while it plans, connects, waits for a registry that
+hangs, starts Spark, begins its query, processes a batch, or waits for input. In half of the cases many rows are
+waiting, so that a batch takes longer than the time limit. The process must end within five seconds of the signal, and
+not with an error. At the end, one more start must reach the right result.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _RATED = {
     "sql": "SELECT stars, COUNT(*) AS ratings FROM ratings WHERE stars IS NOT NULL GROUP BY stars",
 }
 _STOPPED = {0, -signal.SIGTERM, -signal.SIGINT}
-"""Before Python has loaded the program, a signal ends the process by itself."""
+"""Before Python has loaded the program, the signal itself ends the process."""
 
 
 @dataclass(frozen=True)
 class Termination:
-    """A signal so many seconds after the start, what the job did then, and how long the process took to end."""
+    """A signal so many seconds after the start, the job's activity then, and how long the process took to end."""
 
     signal: str
     after: float
@@ -55,7 +55,7 @@ class Termination:
 
 @dataclass
 class Terminations:
-    """Starts of one job, drawn by a seed."""
+    """Starts of one job, selected by a seed."""
 
     servers: str
     folder: Path
@@ -63,13 +63,13 @@ class Terminations:
     sent: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Draw from the beginning."""
+        """Initialise the random choices."""
         self.random = random.Random(self.seed)
         self.shop = Shop(self.servers, self.folder, f"terminate-{self.seed}-{self.folder.name}")
         self.number = 0
 
     def ends(self, count: int) -> Iterator[Termination]:
-        """So many, and one more start that is let come to its result."""
+        """Yield so many terminations, then check that one more start reaches the right result."""
         with StrangeRegistry(self.folder / "schemas") as registry:
             table = {name: value for name, value in self.shop.table("ratings").items() if name != "columns"}
             job = self.shop.job(
@@ -88,7 +88,7 @@ class Terminations:
             assert not results.flaws, results.flaws
 
     def _end(self, job: Path, registry: StrangeRegistry) -> Termination:
-        # Some come once the job runs, the others while it starts.
+        # Some signals are sent once the job runs, the others during the start.
         runs = self.random.random() < 0.4 and not registry.misbehaves
         after = self.random.uniform(0, 5 if runs else _LATEST)
         number = self.random.choice((signal.SIGTERM, signal.SIGINT))
@@ -126,7 +126,7 @@ class Terminations:
 
 
 def _doing(log: str, registry: StrangeRegistry) -> str:
-    """About what a job does whose log is this."""
+    """Return the approximate activity of a job with this log."""
     if registry.misbehaves and "writing to topic" not in log:
         return "waits for the registry"
     if "batch query" in log:
@@ -137,12 +137,12 @@ def _doing(log: str, registry: StrangeRegistry) -> str:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.terminate", description="Signals at random moments.")
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    # Whoever starts this beside something else may have it ignored, and so would jobs.
+    # If this runs in the background, SIGINT may be ignored here and in the jobs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     done: list[Termination] = []
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="rowkind-terminate-") as folder:

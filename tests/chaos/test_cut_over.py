@@ -1,4 +1,4 @@
-"""A scenario in which queries change under their result topics, and the run that rebuilds them is killed on the way."""
+"""A scenario in which queries change over existing result topics, and the run that rebuilds them is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_changed_queries_are_cut_over(set_stage: SetStage) -> None:
-    """What is rebuilt takes back what should not be there and adds what is missing, once; no other row is touched."""
+    """A rebuilt sink retracts wrong rows and adds missing ones, once each, and touches no other row."""
     stage = set_stage(*CHECKS)
     stage.manipulate(0.5)
     with stage.job() as job:
@@ -33,6 +33,6 @@ def test_changed_queries_are_cut_over(set_stage: SetStage) -> None:
         assert stage.drain(job).code == 0, job.error
         assert "Traceback" not in job.error
     stage.validate()
-    # Rows by card were there once, and were taken back once.
+    # Rows paid by card were written once and retracted once.
     assert stage.results[UPSERT.name].kinds["delete"] > before[UPSERT.name].total() / 5
     assert not stage.filling_topics()

@@ -1,4 +1,4 @@
-"""Scenarios in which processes are killed or stopped: whatever the moment, each topic has every change exactly once."""
+"""Scenarios in which processes are killed or stopped: at any moment, each topic has every change exactly once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_killed_inside_batches(set_stage: SetStage) -> None:
-    """SIGKILL to all at a random moment inside a batch, then to the driver alone between Kafka's commit and Spark's."""
+    """Results are right if all processes are killed in a batch, or the driver between Kafka's and Spark's commit."""
     stage = set_stage(*CHECKS, CHAINED)
     stage.manipulate(0.5)
-    # A batch may end between the look that found it and the kill.
+    # A batch may end between the check and the kill.
     for _ in range(5):
         with stage.job() as job:
             stage.inside_a_batch(job)
@@ -31,7 +31,7 @@ def test_killed_inside_batches(set_stage: SetStage) -> None:
     with stage.job() as job:
         stage.half_written(job, stage.one())
         job.kill_driver()
-        # The JVM and the workers below it have yet to notice.
+        # The JVM and its workers have not noticed yet.
         with stage.job() as successor:
             stage.catch_up(successor)
             assert stage.drain(successor).code == 0, successor.error
@@ -39,7 +39,7 @@ def test_killed_inside_batches(set_stage: SetStage) -> None:
 
 
 def test_robbed_of_processes_then_drained(set_stage: SetStage) -> None:
-    """A worker, planner or JVM lost is got over; SIGTERM to all is a drain."""
+    """The job recovers from a lost worker, planner or JVM, and SIGTERM to all processes drains it."""
     stage = set_stage(RETRACT_BY_KEY)
     stage.manipulate(0.5)
     with stage.job() as job:
@@ -53,7 +53,7 @@ def test_robbed_of_processes_then_drained(set_stage: SetStage) -> None:
         stage.inside_a_batch(job)
         os.kill(job.java(), signal.SIGKILL)
         stage.catch_up(job)
-        assert job.error.count("Spark's Java process was ended by signal 9") == 1, job.error
+        assert job.error.count("Spark's Java process was killed by signal 9") == 1, job.error
         stage.manipulate(0.2)
         stage.inside_a_batch(job)
         job.terminate_all()
@@ -69,7 +69,7 @@ def test_robbed_of_processes_then_drained(set_stage: SetStage) -> None:
 
 
 def test_a_second_run_takes_over_and_the_first_one_stops(set_stage: SetStage) -> None:
-    """Of two runs over one checkpoint the later goes on, the earlier says why it stops, nothing is twice."""
+    """Of two runs over one checkpoint the later continues, the earlier reports why it stops, and no row is doubled."""
     stage = set_stage(UPSERT)
     stage.manipulate(0.5)
     with stage.job() as first:

@@ -1,4 +1,4 @@
-"""Scenarios in which a job goes on from a checkpoint that is older than what has been written since."""
+"""Scenarios in which a job continues from a checkpoint that is older than its results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_a_checkpoint_that_is_put_back_is_brought_forward(set_stage: SetStage) -> None:
-    """What was written since is done again for the state alone, and the batch that was under way as it was begun."""
+    """Batches written since are replayed for their state only, and the open batch is completed as it was begun."""
     stage = set_stage(*CHECKS)
     stage.manipulate(0.3)
     stage.runs()
@@ -33,7 +33,7 @@ def test_a_checkpoint_that_is_put_back_is_brought_forward(set_stage: SetStage) -
     with stage.job() as job:
         stage.catch_up(job)
         assert "the checkpoint is older than the results" in job.error
-        # At rest: nothing is lost, and nothing is to be done again.
+        # At rest, no row is lost and no batch is repeated.
         job.kill()
     assert stage.unfinished() is None
     stage.manipulate(0.1)
@@ -43,7 +43,7 @@ def test_a_checkpoint_that_is_put_back_is_brought_forward(set_stage: SetStage) -
 
 
 def test_a_checkpoint_whose_place_was_taken_is_refused(set_stage: SetStage) -> None:
-    """So is a job that has lost it; one that is built anew writes nothing twice, and what it does write is its own."""
+    """A replaced or lost checkpoint is refused, and a rebuilt job writes only missing rows, none twice."""
     stage = set_stage(*CHECKS)
     stage.manipulate(0.3)
     stage.runs()
@@ -61,7 +61,7 @@ def test_a_checkpoint_whose_place_was_taken_is_refused(set_stage: SetStage) -> N
         stage.catch_up(job)
         assert stage.drain(job).code == 0, job.error
     assert not stage.filling_topics()
-    # What was written since is not in the numbers of this one, and would be written once more.
+    # This checkpoint does not have the batches written since, and would write them again.
     shutil.rmtree(stage.checkpoint.parent)
     copy.rename(stage.checkpoint.parent)
     with stage.job() as job:
@@ -73,7 +73,7 @@ def test_a_checkpoint_whose_place_was_taken_is_refused(set_stage: SetStage) -> N
 
 
 def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: SetStage, tmp_path: Path) -> None:
-    """It was made while the job ran; nothing is written twice or missing, and the next start takes what is there."""
+    """A job starts from a savepoint made while it ran, no row is doubled or missing, and the next start ignores it."""
     stage = set_stage(*CHECKS)
     savepoint = tmp_path / "savepoint"
     stage.manipulate(0.3)
@@ -90,7 +90,7 @@ def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: S
         stage.half_written(job, stage.one())
         job.kill()
     shutil.rmtree(stage.checkpoint.parent)
-    # As a start leaves it that is killed before it has all of the savepoint.
+    # The state that a start leaves if it is killed before the savepoint is copied completely.
     stage.checkpoint.parent.mkdir(parents=True)
     (stage.checkpoint.parent / "rowkind.half-full").touch()
     with stage.job() as job:

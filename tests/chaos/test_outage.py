@@ -1,4 +1,4 @@
-"""A scenario in which Kafka goes away under a running job, and comes back."""
+"""A scenario in which Kafka becomes unavailable under a running job and returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_a_broker_that_goes_away_inside_a_batch(tmp_path: Path, seed: int) -> None:
-    """The job says so, waits for it, for as long as it may, and goes on by itself; nothing is lost or twice."""
+    """The job reports the outage, waits for at most `outage`, and continues by itself; no row is lost or doubled."""
     broker = Broker(tmp_path / "kafka")
     broker.start()
     try:
@@ -25,11 +25,11 @@ def test_a_broker_that_goes_away_inside_a_batch(tmp_path: Path, seed: int) -> No
             stage.manipulate(0.5)
             with stage.job() as job:
                 port = job.port
-                # What has never been asked for is not known while the broker is away.
+                # A value that was never requested is unknown while the broker is away.
                 until(lambda: "rowkind_lag_seconds{" in get(port, "/metrics")[1], "a lag", lambda: job.error, SLOW)
                 stage.inside_a_batch(job)
                 broker.stop()
-                # By then every client has given up.
+                # By then every client has reported the outage.
                 until(lambda: "is waiting: " in get(port, "/readyz")[1], "a word of it", lambda: job.error, SLOW)
                 assert get(port, "/readyz")[0] == 503
                 assert get(port, "/healthz")[0] == 200
@@ -63,6 +63,6 @@ def test_a_broker_that_goes_away_inside_a_batch(tmp_path: Path, seed: int) -> No
 
 
 def _lag_seconds(port: int) -> float:
-    """The lag of the partition that is furthest behind, as told to Prometheus."""
+    """Return the lag of the partition that is furthest behind, from the Prometheus metrics."""
     found = re.findall(r"^rowkind_lag_seconds\{.*\} (.*)$", get(port, "/metrics")[1], re.MULTILINE)
     return max(map(float, found), default=0.0)

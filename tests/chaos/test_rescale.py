@@ -1,4 +1,4 @@
-"""A scenario in which the state of a job moves to more and fewer partitions, and is killed on the way."""
+"""A scenario in which a job's state moves to more and fewer partitions, and the job is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_state_moves_to_more_and_fewer_partitions(set_stage: SetStage) -> None:
-    """From 2 to 4 with a batch half written, by `rescale`; from 4 to 1 at a start, killed at any moment of it."""
+    """State moves from 2 to 4 by `rescale` with a half-written batch, and from 4 to 1 at a start that is killed."""
     stage = set_stage(*CHECKS, CHAINED)
     stage.manipulate(0.3)
     with stage.job() as job:
@@ -48,6 +48,6 @@ def test_state_moves_to_more_and_fewer_partitions(set_stage: SetStage) -> None:
 
 
 def partitions(stage: Stage) -> set[str]:
-    """In how many partitions Spark says that state lay, in any batch."""
+    """Return the numbers of state partitions that Spark's offset log has for its batches."""
     logs = (each for each in (stage.checkpoint / "offsets").iterdir() if each.name.isdigit())
     return {json.loads(log.read_text().splitlines()[1])["conf"]["spark.sql.shuffle.partitions"] for log in logs}

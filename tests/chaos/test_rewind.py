@@ -19,7 +19,7 @@ STARTS = 4
 def test_starts_from_random_checkpoints(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Result topics hold what the recorded batches give, wherever a start begins and however the run before ended."""
+    """Result topics equal the recorded batches' results, from any checkpoint and after any end of the run before."""
     monkeypatch.setenv("ROWKIND_PYTHON", sys.executable)
     monkeypatch.setenv("ROWKIND_STAND_IN", "nobody answers here")
     print(f"seed {seed}")

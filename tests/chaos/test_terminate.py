@@ -15,7 +15,7 @@ TIMES = 6
 
 
 def test_signals_at_random_moments(broker: Broker, tmp_path: Path, seed: int) -> None:
-    """The process ends within five seconds of each, not by an error, and the job's result is right in the end."""
+    """The process ends within five seconds of each signal, without an error, and the final result is right."""
     print(f"seed {seed}")
     ended = list(Terminations(broker.bootstrap_servers, tmp_path, seed).ends(TIMES))
     assert not [each for each in ended if each.wrong]

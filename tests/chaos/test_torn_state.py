@@ -1,4 +1,4 @@
-"""A scenario in which a crash of the machine takes the end of what Spark has written of the state."""
+"""A scenario in which a crash of the machine corrupts or deletes the newest files of Spark's state."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_state_that_was_torn_is_made_again(set_stage: SetStage) -> None:
-    """From what was there before, by doing again what was done since, none of it twice; from the topics at last."""
-    # One story, since each start takes a while.
+    """State is restored from earlier batches and replayed without writing twice, or rebuilt from the topics."""
+    # One test, because each start takes a while.
     stage = set_stage(RETRACT_BY_KEY)
     with stage.job() as job:
         stage.await_words(job, ": writing to topic")
         job.kill()
-    # A kill while the first batch was noted: the draft of the note is in a folder where Spark expects nothing.
+    # As after a kill while the first batch was logged: a draft is in a folder that Spark expects to be empty.
     for log in stage.checkpoint.glob("*/[0-9]*"):
         shutil.rmtree(log) if log.is_dir() else log.unlink()
     (stage.checkpoint / "offsets" / ".0.3f2a.tmp").touch()
     stage.manipulate(0.5)
     stage.runs()
-    # The change log that was written last.
+    # Truncate the change log that was written last.
     newest = max(change_logs(stage), key=version)
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
     stage.manipulate(0.1)
     said = stage.runs()
     assert f"the state after batch {version(newest) - 1} is damaged" in said
-    # All that the last two batches have written.
+    # Delete everything that the last two batches have written.
     last = max(map(version, change_logs(stage)))
     for file in change_logs(stage):
         if version(file) >= last - 1:
@@ -42,7 +42,7 @@ def test_state_that_was_torn_is_made_again(set_stage: SetStage) -> None:
     said = stage.runs()
     assert f"the state after batch {last - 2} is damaged" in said
     assert "Traceback" not in said
-    # All of it; and Spark forgets where batches began and ended that lie far back.
+    # Delete all state, and the older files of the offset log, which Spark removes as well.
     begun = sorted(stage.checkpoint.glob("offsets/[0-9]*"), key=lambda file: int(file.name))
     for file in (*stage.checkpoint.glob("state/*/*/[0-9]*.*"), *begun[:-2]):
         file.unlink()
@@ -57,10 +57,10 @@ def test_state_that_was_torn_is_made_again(set_stage: SetStage) -> None:
 
 
 def change_logs(stage: Stage) -> list[Path]:
-    """The changes to the state of each shard, a file a batch."""
+    """Return the change logs of the state: per shard, one file per batch."""
     return list(stage.checkpoint.glob("state/*/*/*.changelog"))
 
 
 def version(file: Path) -> int:
-    """Of the state that a file leads to; after the first batch it is 1."""
+    """Return the version of the state that a file leads to; after the first batch it is 1."""
     return int(file.stem)

@@ -1,4 +1,4 @@
-"""What becomes of the topics of a job that stands still: deleted, or made anew. Each fault has what the job says."""
+"""Faults in the topics of a stopped job: deleted or recreated. Each fault asserts the job's message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.chaos.scene import Scene, drained, ended_with, rebuilt
 
 
 def remake_result(scene: Scene) -> None:
-    """A result topic is deleted and made anew while the job stands still: refused, and rebuilt on request."""
+    """Recreate a result topic while the job is stopped: it refuses to start, and rebuilds the topic on request."""
     scene.inside()
     drained(scene)
     topic = scene.stage.remake_result(scene.stage.one())
@@ -17,7 +17,7 @@ def remake_result(scene: Scene) -> None:
 
 
 def remake_source(scene: Scene) -> None:
-    """A source topic is deleted and made anew while the job stands still, and all of its rows come again."""
+    """Recreate a source topic while the job is stopped, and send all of its rows again."""
     stage = scene.stage
     stage.catch_up(scene.job)
     drained(scene)
@@ -31,7 +31,7 @@ def remake_source(scene: Scene) -> None:
 
 
 def lose_progress(scene: Scene) -> None:
-    """The progress topic is deleted while the job stands still; the job rebuilds its state by itself."""
+    """Delete the progress topic while the job is stopped; the job rebuilds its state by itself."""
     scene.inside()
     drained(scene)
     scene.stage.shop.delete(f"{scene.stage.shop.name}.main.progress")

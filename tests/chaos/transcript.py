@@ -1,7 +1,7 @@
-"""`python -m tests.chaos.transcript`: a changed query's cut-over, as its operator and a consumer of its topics see it.
+"""`python -m tests.chaos.transcript`: a changed query's cut-over, seen by an operator and a consumer of its topics.
 
-Both result topics have one partition, so that what a consumer of committed records has read of one is at any time what
-some transaction left behind. What it finds wrong in any change, by all that came before, it would say.
+Both result topics have one partition. What a consumer of committed records has read is therefore always the state after
+some transaction. The consumer checks every change against all earlier ones and reports errors.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ _WITHOUT_CARDS = f"{_SINKS['paid']['sql']} WHERE p.method <> 'card'"
 
 
 class Transcript:
-    """What was said, and when; files in `folder` are called as from there."""
+    """The messages and their times; paths in `folder` are shown relative to it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._said: list[tuple[str, str]] = []
 
     def say(self, text: str, at: str = "") -> None:
-        """A line, of now unless `at` is given, which is hours, minutes, seconds and milliseconds."""
+        """Add a line at the current time, or at `at` (hours, minutes, seconds, milliseconds)."""
         text = text.replace(f"{self._folder}/", "")
         self._said.append((at or f"{datetime.now():%H:%M:%S,%f}"[:-3], text))  # noqa: DTZ005 - as the log has it
 
     @property
     def lines(self) -> list[str]:
-        """In their order in time."""
+        """Return the lines in order of time."""
         return [f"{at[:8]}  {text}" for at, text in sorted(self._said, key=itemgetter(0))]
 
 
 class Consumer(threading.Thread):
-    """Reads both topics all the time, and says how many rows they stand for whenever that is another number."""
+    """A consumer that reads both topics continuously, and reports the number of rows whenever it changes."""
 
     def __init__(self, shop: Shop, said: Transcript) -> None:
         super().__init__(daemon=True)
@@ -75,7 +75,7 @@ class Consumer(threading.Thread):
         self.rows: dict[str, Counter[Values]] = {}
 
     def run(self) -> None:
-        """Until `end`."""
+        """Read until `end`."""
         before = ""
         while not self._over.wait(0.2):
             self.rows = {name: results.rows() for name, results in self.results.items()}
@@ -98,7 +98,7 @@ def _seen(name: str, results: Results) -> str:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.transcript", description="A changed query's cut-over.")
     parser.add_argument("--write", action="store_true", help=f"put it into {_PAGE}")
     given = parser.parse_args()
@@ -114,7 +114,7 @@ def main() -> int:
 
 
 def play(shop: Shop, said: Transcript) -> bool:
-    """The scene; whether nothing was wrong at any time, and the end as DuckDB has it."""
+    """Run the cut-over; return whether every change and the final results were right."""
     book = order_book(1_000_000, 7)
     sinks = {name: dict(sink) for name, sink in _SINKS.items()}
     path = shop.job(sinks, atomic=True)
@@ -164,7 +164,7 @@ def _run(shop: Shop, said: Transcript, *arguments: str) -> None:
 
 
 def _tell(said: Transcript, command: Rowkind) -> None:
-    """What a command said, once it has ended."""
+    """Add the output of a command that has ended."""
     ended = command.ended(_PATIENCE)
     for line in (*ended.output.splitlines(), *ended.said):
         found = re.match(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d,\d+) (.*)", line)
@@ -173,7 +173,7 @@ def _tell(said: Transcript, command: Rowkind) -> None:
 
 
 def _await(shop: Shop, consumer: Consumer, sinks: dict[str, dict[str, object]], job: Rowkind) -> None:
-    """Until both topics are as DuckDB has them."""
+    """Wait until both topics equal DuckDB's results."""
     right = {name: expected(shop.events, str(sink["sql"])) for name, sink in sinks.items()}
     until(
         lambda: all(consumer.rows.get(name) == rows for name, rows in right.items()),

@@ -1,9 +1,9 @@
-"""`python -m tests.cluster`: a campaign of losses against a job on a Spark cluster; `make cluster` calls it.
+"""`python -m tests.cluster`: random losses during a job on a Spark cluster; `make cluster` calls it.
 
-Each episode has a broker, a master, two machines of two cores and a job on them, whose tasks Spark begins twice where
-they take long. The driver is reached through a network of its own, so that it can be cut off from executors that go on
-reading and writing. What is lost is drawn by the episode's seed. As in `tests.chaos`, the job has to come to the right
-result by itself, and every change of every topic is held against all that came before it.
+Each episode has a broker, a master, two machines with two cores each, and a job whose slow tasks Spark runs twice
+(speculation). The driver is reached through a separate network, so that it can be disconnected from executors that
+continue to read and write. The episode's seed chooses the losses. As in `tests.chaos`, the job must recover to the
+right result by itself, and every change in every topic is checked against all earlier ones.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ spark.speculation.quantile 0.5
 spark.speculation.multiplier 1.1
 spark.speculation.minTaskRuntime 200ms
 """
-"""Spark settings: Spark gives up on a machine after 40 s without an answer, instead of two minutes."""
+"""Spark settings. Spark gives up on a machine after 40 s without an answer, instead of two minutes."""
 
 
 @dataclass
 class Scene:
     """A job on a cluster.
 
-    - `networks`: between the driver and everybody else. `settings`: the folder of Spark's own.
+    - `networks`: between the driver and all other processes. `settings`: the folder with Spark's settings.
     """
 
     stage: Stage
@@ -65,7 +65,7 @@ class Scene:
     job: Rowkind = field(init=False)
 
     def start(self, *arguments: str) -> None:
-        """Start the job, in the place of the one before and as if on another machine: nothing there is left over."""
+        """Start the job in place of the previous one, with a new temporary folder, as if on another machine."""
         here = Path(tempfile.mkdtemp(dir=self.stage.shop.folder / "driver"))
         own = {"SPARK_CONF_DIR": str(self.settings), "TMPDIR": str(here)}
         self.job = self.stage.job("--master", self.cluster.url, *arguments, **own)
@@ -76,35 +76,35 @@ class Scene:
         self.job.kill()
 
     def inside(self) -> None:
-        """Wait for some moment, which lies inside a batch or between two."""
+        """Wait for a random moment, inside a batch or between two."""
         self.stage.happens(self.random.randrange(50, 400))
         time.sleep(self.random.choice((0.3, 2.0)) * self.random.random())
 
     @property
     def machine(self) -> Worker:
-        """Any one that is there."""
+        """A random machine that is running."""
         return self.random.choice([each for each in self.cluster.workers if each.process.poll() is None])
 
     def away(self, seconds: float) -> None:
-        """For how long something is away."""
+        """Sleep for a random time, at most this long, while something is unavailable."""
         time.sleep(self.random.uniform(0.5, seconds))
 
 
 def kill_executor(scene: Scene) -> None:
-    """SIGKILL to what runs tasks on one machine."""
+    """SIGKILL to the executors of one machine."""
     scene.inside()
     scene.machine.kill_executors()
 
 
 def kill_executors(scene: Scene) -> None:
-    """SIGKILL to all that run tasks."""
+    """SIGKILL to all executors."""
     scene.inside()
     for worker in scene.cluster.workers:
         worker.kill_executors()
 
 
 def lose_machine(scene: Scene) -> None:
-    """SIGKILL to everything on one machine; another one comes in its place."""
+    """SIGKILL to all processes of one machine; a new machine replaces it."""
     scene.inside()
     scene.machine.kill()
     scene.away(5)
@@ -112,7 +112,7 @@ def lose_machine(scene: Scene) -> None:
 
 
 def stop_machine(scene: Scene) -> None:
-    """SIGSTOP to everything on one machine, sometimes for longer than it is waited for."""
+    """SIGSTOP to all processes of one machine, sometimes for longer than Spark's timeout."""
     scene.inside()
     with stopped(scene.machine.processes()):
         scene.away(scene.random.choice((10, 60)))
@@ -126,21 +126,21 @@ def cut_driver_off(scene: Scene) -> None:
 
 
 def silence_driver(scene: Scene) -> None:
-    """Nothing comes to the driver or from it, and nobody is told, sometimes for longer than it is waited for."""
+    """Data to and from the driver stops without an error, sometimes for longer than Spark's timeout."""
     scene.inside()
     with _harmed(scene, Network.stop):
         scene.away(scene.random.choice((10, 60)))
 
 
 def move_driver(scene: Scene) -> None:
-    """The driver is killed, and starts where nothing is left of it."""
+    """The driver is killed, and starts with an empty temporary folder."""
     scene.inside()
     scene.job.kill()
     scene.start()
 
 
 def drain(scene: Scene) -> None:
-    """SIGTERM, and a start."""
+    """SIGTERM, and a new start."""
     scene.inside()
     ended = scene.stage.drain(scene.job)
     assert ended.code == 0, ended.error
@@ -184,7 +184,7 @@ def _harmed(scene: Scene, harm: Callable[[Network], None]) -> Iterator[None]:
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the episodes, print the outcomes, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description="Losses on a cluster.")
     parser.add_argument("--losses", type=int, default=24, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="of the first episode; the next ones count on")
@@ -205,7 +205,10 @@ def main() -> int:
 
 
 def episode(seed: int, kinds: Sequence[str], count: int, at: str) -> Iterator[Outcome]:
-    """So many losses of one job; it ends with the first one that the job does not get over."""
+    """Yield the outcomes of this number of losses of one job.
+
+    Stop after the first loss that the job does not survive.
+    """
     chance = random.Random(seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowkind-cluster-")))

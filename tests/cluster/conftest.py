@@ -1,4 +1,4 @@
-"""Fixtures of the scenarios on a cluster."""
+"""Fixtures of the tests on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.cluster.spark_cluster import SparkCluster
 
 @pytest.fixture(scope="module")
 def driver_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the driver has its temporary files, which nobody else sees."""
+    """The folder of the driver's temporary files, which no other process sees."""
     return tmp_path_factory.mktemp("driver")
 
 
 @pytest.fixture
 def stage(broker: Broker, tmp_path: Path, driver_only: Path) -> Iterator[Stage]:
-    """All checks in one job, with a seed that no run had before; the stage prints it."""
+    """All checks in one job, with a new random seed, which the stage prints."""
     seed = random.SystemRandom().randrange(100_000)
     around = Surroundings(disks={"temporary": driver_only})
     with closing(Stage(broker.bootstrap_servers, tmp_path, seed, CHECKS, around)) as stage:
@@ -32,6 +32,6 @@ def stage(broker: Broker, tmp_path: Path, driver_only: Path) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, driver_only: Path) -> Iterator[SparkCluster]:
-    """A master and two machines of one core each, for all tests of a module; one of them may take a machine away."""
+    """A master and two machines of one core each, shared by the tests of a module; a test may remove a machine."""
     with SparkCluster(tmp_path_factory.mktemp("cluster"), driver_only) as running:
         yield running

@@ -1,7 +1,7 @@
-"""What a Kubernetes cluster is told by and asked: a real etcd and a real API server, as processes on this machine.
+"""The control plane of a Kubernetes cluster: a real etcd and a real API server, as processes on this machine.
 
-etcd is Debian's (`apt-get install etcd-server`). The API server is built from its Go module, once, which takes two
-cores some minutes: `make kubernetes` does so.
+etcd is Debian's (`apt-get install etcd-server`). `make kubernetes` builds the API server once from its Go module, which
+takes some minutes on two cores.
 """
 
 from __future__ import annotations
@@ -36,23 +36,26 @@ _STAGED = (
     *("externaljwt", "kms", "kube-aggregator", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl"),
     *("kubelet", "metrics", "mount-utils", "pod-security-admission", "streaming"),
 )
-"""The modules that Kubernetes keeps in its own tree and publishes under the same number, as 0.x instead of 1.x."""
+"""The modules that Kubernetes keeps in its own tree and publishes with the same number, as 0.x instead of 1.x."""
 
 _SOURCE = Path(__file__).parent / "apiserver" / "main.go"
 _ADDRESS = "127.1.0.1"
-"""Where the API server listens, at the port that its name in the cluster stands for: it needs root, as Docker does."""
+"""The API server's address.
+
+It listens at port 443, the port of its name in the cluster, which needs root; so does Docker.
+"""
 
 _ADMIN = "admin"
 _ASKED = "ROWKIND_KUBERNETES"
 
 
 def binary() -> Path:
-    """Where the API server is, if it has been built."""
+    """Return the path of the API server, whether it has been built or not."""
     return cache() / f"kube-apiserver-{_VERSION}"
 
 
 def missing() -> str:
-    """What there is not; empty if all is there."""
+    """Return what is missing; an empty text if all is there."""
     if not os.environ.get(_ASKED):
         return f"pods are made where {_ASKED}=1 asks for them"
     if shutil.which("etcd") is None:
@@ -61,7 +64,7 @@ def missing() -> str:
 
 
 def build() -> None:
-    """Build the API server, unless it is there."""
+    """Build the API server, unless it exists."""
     if binary().exists():
         return
     binary().parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +83,7 @@ def build() -> None:
 
 
 class ApiError(Exception):
-    """The API server refuses; `code` is that of HTTP."""
+    """The API server has refused a request; `code` is the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -88,7 +91,10 @@ class ApiError(Exception):
 
 
 class ControlPlane:
-    """A context manager. `admin` may do everything, each of the other `users` what roles say, and nothing at first."""
+    """A running control plane, as a context manager.
+
+    The user `admin` may do everything. Each of the other `users` may do what roles allow, and nothing at first.
+    """
 
     def __init__(self, folder: Path, *users: str) -> None:
         self.folder = folder
@@ -100,22 +106,22 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Of the API server."""
+        """The URL of the API server."""
         return f"https://{_ADDRESS}:443"
 
     @property
     def address(self) -> str:
-        """Of the API server, by which pods find it."""
+        """The address under which pods reach the API server."""
         return _ADDRESS
 
     @property
     def names(self) -> tuple[str, ...]:
-        """By which pods call the API server."""
+        """The host names by which pods call the API server."""
         return "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"
 
     @property
     def master(self) -> str:
-        """For `--master`."""
+        """The value for `--master`."""
         return f"k8s://{self.url}"
 
     def __enter__(self) -> Self:
@@ -139,31 +145,32 @@ class ControlPlane:
             "service-account-key-file": self.folder / "accounts.key",
             "service-account-signing-key-file": self.folder / "accounts.key",
             "service-cluster-ip-range": "10.96.0.0/16",
-            # A cache needs word from etcd of how far it is, which Debian's cannot give: it would never be up to date.
+            # The watch cache needs progress notifications, which Debian's etcd does not send: it would never become
+            # ready.
             "watch-cache": "false",
             "feature-gates": "WatchList=false",
         }
         self._start("apiserver", [str(binary()), *(f"--{name}={value}" for name, value in settings.items())])
         until(self._ready, "an API server", lambda: (self.folder / "apiserver.log").read_text()[-3000:])
-        # What a controller would do, of which there is none.
+        # A controller would create these objects, but there is none.
         self.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
         trusted = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self.authority.read_text()}}
         self.create("/api/v1/namespaces/default/configmaps", trusted)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # There is nothing to be kept, and asked to end they would wait for each other for minutes.
+        # There is nothing to keep, and on SIGTERM the two would wait for each other for minutes.
         for process in reversed(self._processes):
             process.kill()
             process.wait()
 
     @property
     def authority(self) -> Path:
-        """The certificate of who has signed the API server's."""
+        """The certificate of the authority that has signed the API server's certificate."""
         return self.folder / "ca.pem"
 
     def kubeconfig(self, user: str = _ADMIN) -> Path:
-        """The file by which clients find the API server, and are known there as `user`."""
+        """Write a kubeconfig file for `user`, and return its path."""
         path = self.folder / f"{user}.kubeconfig"
         cluster = {"server": self.url, "certificate-authority": str(self.authority)}
         path.write_text(
@@ -181,11 +188,11 @@ class ControlPlane:
         return path
 
     def create(self, path: str, what: Mapping[str, Any]) -> dict[str, Any]:
-        """Make an object under a path such as `/api/v1/namespaces/default/pods`. Raises ApiError."""
+        """Create an object under a path such as `/api/v1/namespaces/default/pods`. Raises ApiError."""
         return self.ask("POST", path, what)
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What the API server answers to `admin`. Raises ApiError."""
+        """Send a request as `admin`, and return the answer. Raises ApiError."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self._tokens[_ADMIN]}", "Content-Type": kind}
         data = None if body is None else json.dumps(body).encode()
@@ -199,7 +206,7 @@ class ControlPlane:
         return found
 
     def allow(self, user: str, namespace: str, resource: str, *verbs: str) -> None:
-        """Let a user do so with one kind of objects in one namespace."""
+        """Allow a user these verbs on one kind of objects in one namespace."""
         roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
         name = {"metadata": {"name": f"{user}-{resource}"}}
         self.create(f"{roles}/roles", name | {"rules": [{"apiGroups": [""], "resources": [resource], "verbs": verbs}]})
@@ -208,7 +215,7 @@ class ControlPlane:
         self.create(f"{roles}/rolebindings", name | {"roleRef": role, "subjects": [who]})
 
     def _write(self) -> None:
-        """The files that the API server reads."""
+        """Write the files that the API server reads."""
         self._authority.cert_pem.write_to_path(str(self.authority))
         served = self._authority.issue_cert(_ADDRESS, *self.names)
         served.private_key_pem.write_to_path(str(self.folder / "server.key"))

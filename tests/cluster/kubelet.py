@@ -1,10 +1,10 @@
-"""A machine of a Kubernetes cluster, so far as tests need one: pods that the API server has become containers here.
+"""A node of a Kubernetes cluster, as far as the tests need one: pods run as containers on this machine.
 
-It stands in for controllers, the scheduler, the kubelet and the cluster's DNS, the last of which do not run without
-rights on the kernel that test machines do not give. It takes every pod that has no node, runs its one container by
-Docker on the machine's own network, says what has become of it, and lets it go when it is deleted. Each pod has an
-address of its own, of the loopback network. Claims of volumes are folders, and a headless service's names are told to
-pods as they start. A StatefulSet has one pod, as it says now; what belonged to somebody who has gone is deleted.
+It replaces the controllers, the scheduler, the kubelet and the cluster's DNS. The last two need kernel permissions that
+test machines do not have. It takes every pod without a node from the API server, runs its single container with Docker
+on the host's network, reports its status, and removes it when it is deleted. Each pod has its own address in the
+loopback network. Volume claims are folders. A pod gets the names of headless services when it starts. A StatefulSet has
+one pod, according to its current template. Pods whose owner is gone are deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Manifest = Mapping[str, Any]
 
 @dataclass
 class Pod:
-    """A pod that runs here, or did."""
+    """A pod that runs here, or has run."""
 
     name: str
     namespace: str
@@ -46,26 +46,26 @@ class Pod:
 
     @property
     def path(self) -> str:
-        """Of the API server's object."""
+        """The path of the pod in the API server."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     @property
     def log(self) -> str:
-        """What its container has said."""
+        """The output of its container."""
         return (self.folder / "log").read_text(errors="replace")
 
     @property
     def running(self) -> bool:
-        """Whether its container does."""
+        """Whether its container is running."""
         return self.process is not None and self.process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL to all processes in it; the API server is told that it has failed."""
+        """Send SIGKILL to all processes in the pod; its failure is then reported to the API server."""
         subprocess.run(["docker", "kill", self.uid], check=False, capture_output=True)
 
 
 class Kubelet:
-    """A context manager; whatever pods are left at its end are killed."""
+    """The node, as a context manager; pods that are left at the end are killed."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self._plane = plane
@@ -88,14 +88,14 @@ class Kubelet:
                 pod.process.wait()
 
     def pods(self, **labels: str) -> list[Pod]:
-        """Those with these labels whose containers run."""
+        """Return the pods with these labels whose containers are running."""
         asked = ",".join(f"{name.replace('_', '-')}%3D{value}" for name, value in labels.items())
         found = self._plane.ask("GET", f"/api/v1/pods?labelSelector={asked}")["items"]
         here = (self._pods.get(pod["metadata"]["uid"]) for pod in found)
         return [pod for pod in here if pod is not None and pod.running]
 
     def said(self, name: str) -> str:
-        """What the pods of this name have said, one after the other."""
+        """Return the output of all pods of this name, one after the other."""
         return "\n".join(pod.log for pod in self._pods.values() if pod.name == name and pod.process is not None)
 
     def _live(self) -> None:
@@ -103,7 +103,7 @@ class Kubelet:
             pods = self._plane.ask("GET", "/api/v1/pods")["items"]
             sets = self._plane.ask("GET", "/apis/apps/v1/statefulsets")["items"]
             for each in sets:
-                with suppress(ApiError):  # it has gone, or changed, meanwhile: the next look tells
+                with suppress(ApiError):  # it was deleted or changed meanwhile; the next round sees that
                     self._replicate(each, pods)
             owners = {each["metadata"]["uid"] for each in (*pods, *sets)}
             for manifest in pods:
@@ -112,7 +112,7 @@ class Kubelet:
                     self._see_to(manifest)
 
     def _replicate(self, of: Manifest, pods: list[Manifest]) -> None:
-        """See that a StatefulSet has its pod; of one as it was before, another takes the place."""
+        """Ensure that a StatefulSet has its pod; a pod of an older template is replaced."""
         about, template = of["metadata"], of["spec"]["template"]
         name, space = f"{about['name']}-0", about["namespace"]
         revision = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
@@ -137,7 +137,7 @@ class Kubelet:
         self._plane.create(path, pod)
 
     def _let_go(self, about: Manifest, owners: set[str]) -> None:
-        """Delete a pod whose owners are no more."""
+        """Delete a pod whose owners are gone."""
         owned = about.get("ownerReferences", [])
         if owned and not any(each["uid"] in owners for each in owned) and "deletionTimestamp" not in about:
             self._plane.ask("DELETE", f"/api/v1/namespaces/{about['namespace']}/pods/{about['name']}")
@@ -157,7 +157,7 @@ class Kubelet:
             self._tell(pod, manifest)
 
     def _take(self, manifest: Manifest) -> None:
-        """Bind a pod to this machine, and run it."""
+        """Bind a pod to this node, and run it."""
         about, (spec,) = manifest["metadata"], manifest["spec"]["containers"]
         folder = self._folder / about["uid"]
         folder.mkdir(parents=True, mode=0o755)
@@ -185,12 +185,12 @@ class Kubelet:
         self._say(pod, "Running", {"running": {}})
 
     def _tell(self, pod: Pod, manifest: Manifest) -> None:
-        """Say that a pod has ended, if it has."""
+        """Report that a pod has ended, if it has."""
         if pod.process is None or pod.running or pod.told in {"Failed", "Succeeded"}:
             return
         code = pod.process.returncode
         if manifest["spec"]["restartPolicy"] == "Always":
-            # All that a controller has to do with a container that is to run for ever.
+            # A container that must always run is replaced by a new pod, which is all that a controller does here.
             self._plane.ask("DELETE", pod.path, {"gracePeriodSeconds": 0})
             return
         ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": pod.log[-500:]}
@@ -211,7 +211,7 @@ class Kubelet:
         pod.told = phase
 
     def _options(self, pod: Pod, manifest: Manifest) -> Iterator[str]:
-        """What Docker is told of a pod."""
+        """Yield Docker's options for a pod."""
         spec: Mapping[str, Any] = manifest["spec"]
         (container,) = spec["containers"]
         secured = spec.get("securityContext", {}) | container.get("securityContext", {})
@@ -244,7 +244,7 @@ class Kubelet:
                     yield from (f"--add-host={each}:{address}" for each in (name, full, f"{full}.cluster.local"))
 
     def _behind(self, started: Pod, manifest: Manifest, selector: Mapping[str, str]) -> Iterator[str]:
-        """The addresses of pods that a service selects, also of one that is just started."""
+        """Yield the addresses of the pods that a service selects, including the pod that is being started."""
         if selector.items() <= manifest["metadata"].get("labels", {}).items():
             yield started.address
         else:
@@ -253,7 +253,7 @@ class Kubelet:
             yield from (each["status"]["podIP"] for each in found["items"] if each["status"].get("podIP"))
 
     def _volume(self, pod: Pod, volume: Manifest) -> Path:
-        """The folder, or file, on this machine that a pod sees as its volume."""
+        """Return the folder or file on this machine that a pod sees as its volume."""
         folder = pod.folder / volume["name"]
         if "hostPath" in volume:
             return Path(volume["hostPath"]["path"])
@@ -266,7 +266,7 @@ class Kubelet:
         return folder
 
     def _fill(self, pod: Pod, folder: Path, source: Manifest) -> None:
-        """Write the files that a volume of such a kind has."""
+        """Write the files of a volume of this kind."""
         space = f"/api/v1/namespaces/{pod.namespace}"
         if "configMap" in source:
             held = source["configMap"]

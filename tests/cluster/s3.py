@@ -1,4 +1,4 @@
-"""A server with S3's API, in memory, with credentials: S3Proxy from Maven Central."""
+"""An in-memory server with S3's API and credentials: S3Proxy from Maven Central."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _QUIET = '<configuration><root level="WARN"/></configuration>'
 
 
 class S3:
-    """A context manager; it has one bucket. Others than this machine reach it where it listens at another `host`."""
+    """The server, as a context manager, with one bucket.
+
+    With another `host`, other machines or containers can reach it.
+    """
 
     bucket = "checkpoints"
 
@@ -45,7 +48,7 @@ class S3:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What Amazon's tools look for."""
+        """The environment variables that Amazon's tools read."""
         return {
             "AWS_ACCESS_KEY_ID": _KEY,
             "AWS_SECRET_ACCESS_KEY": _SECRET,
@@ -71,7 +74,7 @@ class S3:
         self._process.wait()
 
     def _made(self) -> bool:
-        """Whether the bucket could be made, by a request that is signed as Amazon's fourth version has it."""
+        """Create the bucket with a request signed by Amazon's signature version 4, and return whether that worked."""
         at, nothing = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}", hashlib.sha256(b"").hexdigest()
         headers = {"host": self._address, "x-amz-content-sha256": nothing, "x-amz-date": at}
         names = ";".join(headers)

@@ -1,7 +1,7 @@
-"""A standalone Spark cluster as processes: a master, and workers each of which stands for a machine.
+"""A standalone Spark cluster as processes: a master, and workers that stand for machines.
 
-A worker has a folder of its own for all that its executors put on disk, temporary files too, and where it may, it sees
-nothing in the folder that the driver has for its: only the network and the checkpoint are common to them.
+A worker has a separate folder for all files of its executors, including temporary ones. Where permissions allow, it
+does not see the driver's temporary folder: they share only the network and the checkpoint.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.run.process import until
 
 _HOME = Path(pyspark.__file__).parent
 _ENVIRONMENT = {"SPARK_HOME": str(_HOME), "SPARK_SCALA_VERSION": "2.13"}
-"""What Spark's scripts set."""
+"""The environment that Spark's scripts set."""
 
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""They run for a minute, and start in half of the processor time."""
+"""The processes run for only a minute, and with these options need half of the processor time to start."""
 
 _BLIND = ("unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
-"""Before a folder and a command: the command finds the folder empty."""
+"""A prefix to a folder and a command: the command then sees the folder empty."""
 
 
 @dataclass
@@ -43,21 +43,21 @@ class Worker:
     folder: Path
 
     def executors(self) -> list[int]:
-        """The JVMs that run tasks here."""
+        """Return the JVMs that run tasks on this machine."""
         return [pid for pid in descendants(self.process.pid) if _EXECUTOR in command(pid)]
 
     def kill_executors(self) -> None:
-        """SIGKILL to each of them; the worker starts others."""
+        """Send SIGKILL to all executors; the worker starts new ones."""
         for pid in self.executors():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def processes(self) -> list[int]:
-        """Everything on this machine."""
+        """Return all processes of this machine."""
         return [self.process.pid, *descendants(self.process.pid)]
 
     def kill(self) -> None:
-        """SIGKILL to everything on this machine."""
+        """Send SIGKILL to all processes of this machine."""
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -65,7 +65,10 @@ class Worker:
 
 
 class SparkCluster:
-    """A context manager: `workers` machines of so many `cores` each, which do not see what is in `hidden`."""
+    """The cluster, as a context manager.
+
+    It has `workers` machines with `cores` each, which do not see the contents of `hidden`.
+    """
 
     def __init__(self, folder: Path, hidden: Path, workers: int = 2, cores: int = 1) -> None:
         self.folder = folder
@@ -77,7 +80,7 @@ class SparkCluster:
 
     @property
     def url(self) -> str:
-        """For `--master`."""
+        """The value for `--master`."""
         return f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
@@ -97,7 +100,7 @@ class SparkCluster:
             self._master.wait()
 
     def add(self) -> Worker:
-        """Another machine; returns when the master knows it."""
+        """Add a machine; return when the master knows it."""
         worker = self._begin_worker()
         self._await_worker(worker)
         return worker
@@ -106,7 +109,7 @@ class SparkCluster:
         name, host = f"worker-{len(self.workers)}", f"127.0.0.{10 + len(self.workers)}"
         folder = self.folder / name
         (folder / "tmp").mkdir(parents=True)
-        # Spark begins a task for the second time on another host only.
+        # Spark runs a speculative copy of a task only on another host.
         options = ["--host", host, "--cores", str(self._cores), "--memory", "2g", "--webui-port", "0"]
         own = {"TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder / "tmp")}
         arguments = [*options, "--work-dir", str(folder / "work"), self.url]

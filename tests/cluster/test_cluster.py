@@ -1,4 +1,4 @@
-"""The same job on a Spark cluster: it runs, gets over the loss of what is lost there, and goes on from elsewhere."""
+"""A job on a Spark cluster runs, recovers from losses, and continues on another machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_a_job_gets_over_what_a_cluster_loses(stage: Stage, cluster: SparkCluster) -> None:
-    """An executor inside a batch, a whole machine, the driver; and it goes on there in more tasks."""
+    """It survives the loss of an executor in a batch, a machine and the driver, and continues with more tasks."""
     stage.manipulate(0.3)
     with stage.job("--master", cluster.url) as job:
         stage.catch_up(job)
@@ -38,7 +38,7 @@ def test_a_job_gets_over_what_a_cluster_loses(stage: Stage, cluster: SparkCluste
         stage.manipulate(0.2)
         stage.inside_a_batch(job)
         job.kill()
-    # On no cluster at all, from another folder for temporary files.
+    # It continues without a cluster, with another folder for temporary files.
     stage.runs()
     stage.manipulate(0.1)
     stage.change(parallelism=4)
@@ -56,7 +56,7 @@ def test_a_job_gets_over_what_a_cluster_loses(stage: Stage, cluster: SparkCluste
 def test_functions_in_python_go_to_executors_with_the_job(
     broker: Broker, cluster: SparkCluster, tmp_path: Path, driver_only: Path
 ) -> None:
-    """They call what lies in a folder that only the driver has, and an error there names the row and the line."""
+    """The functions run although only the driver has their folder, and an error names the row and the line."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"cluster-functions-{os.getpid()}")
     code = driver_only / "functions"
     code.mkdir()
@@ -87,7 +87,7 @@ def test_functions_in_python_go_to_executors_with_the_job(
 
 
 def test_executors_that_lack_something_are_refused(stage: Stage, cluster: SparkCluster, tmp_path: Path) -> None:
-    """One line says what: an interpreter that is not there, another version of a library."""
+    """One line says what is missing or different: an interpreter, or the version of a library."""
     with stage.job("--master", cluster.url, PYSPARK_PYTHON="/nowhere/python") as job:
         ended = job.ended(SLOW)
     assert ended.code == 2, ended.error
@@ -102,20 +102,20 @@ def test_executors_that_lack_something_are_refused(stage: Stage, cluster: SparkC
         ended = job.ended(SLOW)
     assert ended.code == 2, ended.error
     assert "has numpy 1.0, but the driver " in ended.error
-    assert ended.error.endswith("The same container image is the best way.\n")
+    assert ended.error.endswith("The easiest way is to use the same container image.\n")
     assert "Traceback" not in ended.error
 
 
 def test_while_no_executor_comes_it_is_told_what_may_be_the_reason(
     stage: Stage, cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    """Here they end at once, and the master starts them again for ever; the job waits, and ends when it is asked to."""
+    """Here executors end at once and the master keeps restarting them; the job waits, and ends on SIGTERM."""
     settings = tmp_path / "spark" / "spark-defaults.conf"
     settings.parent.mkdir()
     settings.write_text("spark.executor.defaultJavaOptions -javaagent:/nowhere.jar\n")
     with stage.job("--master", cluster.url, SPARK_CONF_DIR=str(settings.parent)) as job:
         until(lambda: "no executor has registered" in job.error, "a word on executors", lambda: job.error)
-        assert "see their standard error, in the work folders of the workers, for the reason" in job.error
+        assert "their standard error, in the workers' work folders, has the reason" in job.error
         job.terminate()
         ended = job.ended(SLOW)
     assert ended.code == 0, ended.error

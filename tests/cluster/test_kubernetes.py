@@ -1,4 +1,4 @@
-"""The same job with executors that are pods of a Kubernetes cluster, asked for of a real API server."""
+"""A job whose executors are pods of a Kubernetes cluster with a real API server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ spark.kubernetes.executor.volumes.hostPath.shop.options.path {folder}
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server at which `driver` may have pods in the namespace `default`."""
+    """An API server at which `driver` may manage pods in the namespace `default`."""
     require_daemon()
     with ControlPlane(tmp_path_factory.mktemp("plane"), "driver", "stranger") as running:
         running.allow("driver", "default", "pods", *_VERBS)
@@ -56,7 +56,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    """The product's image, which has its Python where the driver's is: the driver begins its own workers there, too."""
+    """The product's image, whose Python is also at the driver's path.
+
+    Executors start Python from that path, because one setting applies to them and to the driver's own workers.
+    """
     require_daemon()
     lines = (
         f"FROM {build_product()}\nUSER 0\nRUN mkdir -p {Path(sys.prefix).parent} && ln -s /opt/rowkind {sys.prefix}\n"
@@ -69,14 +72,14 @@ def image() -> str:
 
 @pytest.fixture
 def kubelet(plane: ControlPlane, tmp_path: Path) -> Iterator[Kubelet]:
-    """A machine of the cluster."""
+    """A node of the cluster."""
     with Kubelet(plane, tmp_path / "pods") as running:
         yield running
 
 
 @pytest.fixture
 def settings(tmp_path: Path, image: str) -> Path:
-    """The folder with Spark's settings. Executors see the folder of the checkpoint, and are its owner."""
+    """The folder with Spark's settings. Executors see the checkpoint's folder, and run as its owner."""
     folder = tmp_path / "settings"
     folder.mkdir()
     owner = {"securityContext": {"runAsUser": 0, "readOnlyRootFilesystem": True}}
@@ -90,7 +93,7 @@ def settings(tmp_path: Path, image: str) -> Path:
 def test_a_job_runs_in_pods_and_gets_over_their_loss(
     stage: Stage, plane: ControlPlane, kubelet: Kubelet, settings: Path
 ) -> None:
-    """One is killed inside a batch, one deleted; others come in their place, and none is left after the drain."""
+    """After a killed and a deleted executor, others replace them, and no pod is left after the drain."""
     own = {"SPARK_CONF_DIR": str(settings), "KUBECONFIG": str(plane.kubeconfig("driver"))}
 
     def executors() -> int:
@@ -122,7 +125,7 @@ def test_a_job_runs_in_pods_and_gets_over_their_loss(
 def test_what_kubernetes_does_not_let_it_is_told_in_a_line(
     stage: Stage, plane: ControlPlane, settings: Path, tmp_path: Path
 ) -> None:
-    """Nobody there, nobody that knows it, no rights, no such namespace, no image: each ends the job at once."""
+    """A missing server, unknown user, missing right, namespace or image: each ends the job at once with one line."""
     defaults = settings / "spark-defaults.conf"
     whole = defaults.read_text()
     stranger, driver, admin = (str(plane.kubeconfig(user)) for user in ("stranger", "driver", "admin"))
@@ -160,7 +163,7 @@ def test_what_kubernetes_does_not_let_it_is_told_in_a_line(
 def test_what_keeps_pods_from_running_is_told_while_they_are_awaited(
     stage: Stage, plane: ControlPlane, kubelet: Kubelet, settings: Path
 ) -> None:
-    """An image that is not there; SIGTERM ends the wait."""
+    """The log names the missing image, and SIGTERM ends the wait."""
     assert kubelet.pods() == []
     defaults = settings / "spark-defaults.conf"
     defaults.write_text(f"{defaults.read_text()}spark.kubernetes.executor.container.image rowkind-test/absent\n")
@@ -175,7 +178,10 @@ def test_what_keeps_pods_from_running_is_told_while_they_are_awaited(
 
 @dataclass
 class Release:
-    """The chart installed as `shop`, whose job counts the ratings of a shop in two pods beside the driver's."""
+    """The chart installed as `shop`.
+
+    Its job counts the ratings of a shop, with two executor pods besides the driver's.
+    """
 
     plane: ControlPlane
     shop: Shop
@@ -183,7 +189,7 @@ class Release:
     driver: str = "shop-rowkind-0"
 
     def helm(self, *arguments: str) -> None:
-        """A command of helm's, which has to succeed."""
+        """Run a helm command, which must succeed."""
         own = {"KUBECONFIG": str(self.plane.kubeconfig())}
         done = subprocess.run(
             ["helm", *arguments], env=os.environ | own, capture_output=True, text=True, check=False, timeout=300
@@ -191,7 +197,7 @@ class Release:
         assert done.returncode == 0, done.stderr
 
     def values(self, where: str, **changed: Any) -> tuple[str, ...]:
-        """The chart and the values of a job that counts some ratings."""
+        """Return the chart and the values for a job that counts the ratings for which `where` is true."""
         sql = f"SELECT stars, COUNT(*) AS n FROM ratings WHERE {where} GROUP BY stars"
         sinks = {"counted": {"mode": "upsert", "key": "stars", "sql": sql}}
         with Rowkind(self.shop.folder, "topics", "create", str(self.shop.job(sinks))) as made:
@@ -213,7 +219,7 @@ class Release:
 def test_a_release_of_the_chart_runs_in_pods(
     broker: Broker, plane: ControlPlane, kubelet: Kubelet, tmp_path: Path
 ) -> None:
-    """Installed, asked by `helm test`, killed, upgraded with another query, and uninstalled; each change once."""
+    """It is installed, tested by `helm test`, killed, upgraded and uninstalled, and each change is written once."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"release-{os.getpid()}")
     release = Release(plane, shop, free_port())
     numbers = count()

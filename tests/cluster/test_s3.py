@@ -1,4 +1,4 @@
-"""A checkpoint on S3: killed, moved to other partitions and saved as one on a disk is."""
+"""A checkpoint on S3 works like a checkpoint on a disk: kills, moves to other partitions, savepoints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 
 
 def test_a_checkpoint_on_s3_is_as_good_as_any(stage: Stage, s3: S3) -> None:
-    """Killed at any moment, with its state moved, saved while it ran, from there: all results are right after each."""
+    """After kills, a change of parallelism and a start from a savepoint, all results are right."""
     stage.change(checkpoint=f"s3a://{s3.bucket}/jobs")
     stage.manipulate(0.3)
     with stage.job() as job:
@@ -51,5 +51,5 @@ def test_a_checkpoint_on_s3_is_as_good_as_any(stage: Stage, s3: S3) -> None:
 
 
 def test_hadoop_is_of_the_version_that_pyspark_has() -> None:
-    """Its parts know each other."""
+    """The parts of Hadoop must have the same version."""
     assert [path.name for path in spark_jars("hadoop-client-api-*.jar")] == [f"hadoop-client-api-{HADOOP}.jar"]

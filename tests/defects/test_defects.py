@@ -1,13 +1,13 @@
-"""Jobs that once gave a wrong answer, or none. Each file is one job, with its changes and the expected result.
+"""Jobs that once gave a wrong result, or none. Each file is one job, with its changes and the expected result.
 
 `tables` and `sink` are those of a job file, where the topic has the table's name. `ttl` and `on_expire` are the job's,
-`job` has its other settings, and `code` the Python files beside it, by name. A case runs in batches of 1 change, of 2
-changes, of all changes, and of `batch_rows` changes. With `clock`, the logged time of each batch in ms, it runs in
-batches of `batch_rows` alone; a change `{"clock": …}` sets the time of the changes after it at every size. A case runs
-once more with all sizes of `tests/sizes.py` at 1, its changes in batches of `batch_rows`.
+`job` has its other settings, and `code` has the Python files next to it, by name. A case runs in batches of 1 change,
+of 2 changes, of all changes, and of `batch_rows` changes. With `clock`, the logged time of each batch in ms, it runs
+only in batches of `batch_rows`; a change `{"clock": …}` sets the time of the following changes for every batch size. A
+case also runs with all sizes of `tests/sizes.py` at 1 and its changes in batches of `batch_rows`.
 
-`expected` has the rows that `rowkind try --fold` prints, in any order. `expected_exit` is the exit code where the job
-is refused (2) or stopped by one of its rows (1).
+`expected` has the rows that `rowkind try --fold` prints, in any order. `expected_exit` is the exit code if the job is
+refused (2) or stopped by one of its rows (1).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FILES = sorted(Path(__file__).parent.glob("*.json"))
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_job_gives_what_its_file_says(file: Path, tmp_path: Path) -> None:
-    """The folded result is the expected one at every batch size, or the job ends with the expected exit code."""
+    """The folded result is the expected one for every batch size, or the job ends with the expected exit code."""
     case = json.loads(file.read_text())
     for name, text in case.get("code", {}).items():
         (tmp_path / name).write_text(text)
@@ -64,7 +64,7 @@ def _batch_rows(case: dict[str, Any]) -> list[int]:
 
 
 def _clocked(clock: Sequence[int], _: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
-    """The in-memory engine at given times."""
+    """Run the in-memory engine at the given times."""
     engine = MemoryEngine(sink)
     for batch, now in zip(batches, clock, strict=True):
         yield engine.batch(batch, now)[sink.name]

@@ -1,4 +1,4 @@
-"""The Helm chart as helm itself renders it."""
+"""The Helm chart, rendered by helm itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVERYTHING = {
     **{name: {"enabled": True} for name in ("podDisruptionBudget", "serviceMonitor", "prometheusRule", "dashboards")},
     "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 9092}]}]},
 }
-"""With these, a release makes all that it can."""
+"""Values with which a release creates all objects that the chart has."""
 
 NEEDS_HELM = pytest.mark.skipif(
     shutil.which("helm") is None and os.environ.get("ROWKIND_REQUIRE_HELM") != "1", reason="helm is not installed"
@@ -45,7 +45,7 @@ Manifest = dict[str, Any]
 
 
 def helm(*arguments: str, values: Manifest) -> subprocess.CompletedProcess[str]:
-    """What helm says to a command of the chart, for a cluster that is not there."""
+    """Run a helm command on the chart, without a cluster, and return its result."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(values, file)
         file.flush()
@@ -54,14 +54,14 @@ def helm(*arguments: str, values: Manifest) -> subprocess.CompletedProcess[str]:
 
 
 def objects(*arguments: str, **values: Any) -> list[Manifest]:
-    """All that a release called shop makes with these values."""
+    """Return all objects of a release named shop with these values."""
     done = helm("template", "shop", *arguments, values=VALUES | values)
     assert done.returncode == 0, done.stderr
     return [manifest for manifest in YAML(typ="safe").load_all(done.stdout) if manifest]
 
 
 def render(**values: Any) -> dict[str, Manifest]:
-    """The same by kind, but for dashboards and the pod of `helm test`; of several of a kind the first."""
+    """Return the same objects by kind, without dashboards and the pod of `helm test`; the first one of each kind."""
     found: dict[str, Manifest] = {}
     for manifest in objects(**values):
         name, annotations = manifest["metadata"]["name"], manifest["metadata"].get("annotations", {})
@@ -71,24 +71,24 @@ def render(**values: Any) -> dict[str, Manifest]:
 
 
 def refusal(**values: Any) -> str:
-    """What helm says to values that it refuses."""
+    """Return helm's message for values that it refuses."""
     done = helm("template", "shop", values=VALUES | values)
     assert done.returncode != 0, done.stdout
     return done.stderr
 
 
 def pod(manifests: dict[str, Manifest]) -> Manifest:
-    """What the job's pod is to be."""
+    """Return the spec of the job's pod."""
     found: Manifest = manifests["StatefulSet"]["spec"]["template"]["spec"]
     return found
 
 
 def executor(manifests: dict[str, Manifest]) -> Manifest:
-    """The pod that executors are made of."""
+    """Return the pod template of the executors."""
     found: Manifest = YAML(typ="safe").load(manifests["ConfigMap"]["data"]["executor.yaml"])
     return found
 
 
 def labels_of(what: Sequence[Manifest]) -> list[Manifest]:
-    """The labels that selectors of pods ask for, in what a NetworkPolicy lets in or out."""
+    """Return the labels in the pod selectors of a NetworkPolicy's `from` or `to`."""
     return [each["podSelector"]["matchLabels"] for each in what if "podSelector" in each]

@@ -1,6 +1,6 @@
-"""Prometheus itself, Debian's package: its rule tester, and the server with the rules that are shipped.
+"""Prometheus from Debian's package: its rule tester, and a server with the rules in this repository.
 
-Where it is missing the tests skip and say so, unless ROWKIND_REQUIRE_PROMETHEUS=1, as in CI: then they fail.
+If it is not installed, the tests are skipped with the reason; with ROWKIND_REQUIRE_PROMETHEUS=1, as in CI, they fail.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ def require() -> None:
 
 
 def hastened(rules: str) -> str:
-    """The rules where what is a minute is a second, five minutes' lag five seconds, and once is often."""
+    """Return faster rules: minutes become seconds, and thresholds become smaller."""
     faster = re.sub(r"\b(\d+)m\b", r"\1s", rules).replace("> 300", "> 5").replace("> 60", "> 3")
     return re.sub(r"> [12]$", "> 0", faster, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A running server; `targets` is the file that says whom it asks, if there is one."""
+    """A running server; `targets` is the file with its scrape targets, if there is one."""
 
     port: int
     targets: Path | None = None
 
     def ask(self, query: str) -> Sequence[tuple[Mapping[str, str], float]]:
-        """What a query gives now: labels and values."""
+        """Return the current result of a query: labels and values."""
         found = self._get("query", query=query)["data"]["result"]
         return [(each["metric"], float(each["value"][1])) for each in found]
 
     def alerts(self) -> Sequence[Mapping[str, Any]]:
-        """The alerts that are pending or fire, with their texts."""
+        """Return the alerts that are pending or firing, with their annotations."""
         found: Sequence[Mapping[str, Any]] = self._get("alerts")["data"]["alerts"]
         return found
 
     def rules(self) -> Sequence[str]:
-        """The names of its alerts, in their order."""
+        """Return the names of the alerts, in order."""
         return [rule["name"] for group in self._get("rules")["data"]["groups"] for rule in group["rules"]]
 
     def fired(self) -> set[str]:
-        """The names of the alerts that have fired within the last ten minutes."""
+        """Return the names of the alerts that have fired within the last ten minutes."""
         return {labels["alertname"] for labels, _ in self.ask('count_over_time(ALERTS{alertstate="firing"}[10m])')}
 
     def forget(self) -> None:
-        """There is nobody to ask any more, as where a pod is gone."""
+        """Remove all scrape targets, as if the pod were gone."""
         assert self.targets is not None, "it was started here"
         draft = self.targets.with_suffix(".draft")
         draft.write_text("[]")
@@ -81,7 +81,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
-    """A server that asks `target` every second, with the hastened rules, and keeps all in `folder`."""
+    """Run a server that scrapes `target` every second, with faster rules and with its data in `folder`."""
     port = free_port()
     (folder / "rules.yaml").write_text(hastened(RULES.read_text()))
     targets = folder / "targets.json"
@@ -91,7 +91,7 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
         "rule_files": ["rules.yaml"],
         "scrape_configs": [{"job_name": "rowkind", "file_sd_configs": [{"files": [str(targets)]}]}],
     }
-    # JSON is YAML, too.
+    # JSON is also YAML.
     (folder / "prometheus.yaml").write_text(json.dumps(config))
     command = ["prometheus", f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data"]
     with (folder / "prometheus.log").open("wb") as log:

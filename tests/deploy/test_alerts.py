@@ -1,4 +1,4 @@
-"""The alerts: what each says, and, by `promtool`, when each fires and when it does not."""
+"""The alerts: their texts, and, tested by `promtool`, when each of them fires and when it does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = [rule["alert"] for rule in RULES]
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
 def test_an_alert_says_what_happened_and_what_to_do(rule: dict[str, Any]) -> None:
-    """It has a severity, a summary in a sentence, a description of what to do, and a page to read."""
+    """Each has a severity, a summary sentence, a description of what to do, and a link to its documentation."""
     assert rule["labels"]["severity"] in {"critical", "warning"}
     said = rule["annotations"]
     assert said.keys() == {"summary", "description", "runbook_url"}
@@ -45,7 +45,7 @@ def test_the_page_has_a_section_for_each_alert() -> None:
 
 @pytest.mark.parametrize("alert", NAMES)
 def test_an_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not(alert: str) -> None:
-    """The case's name says which alert it is of, and which of both it shows."""
+    """The name of a case says which alert it tests, and whether the alert fires."""
     cases = {each["name"]: each["promql_expr_test"][0] for each in YAML(typ="safe").load(CASES)["tests"]}
     own = {name: case for name, case in cases.items() if name.startswith(f"{alert} ")}
     assert all(f'alertname="{alert}"' in case["expr"] for case in own.values())
@@ -63,7 +63,7 @@ def test_every_case_is_as_it_says() -> None:
 
 
 def test_the_configuration_that_is_shipped_is_one(tmp_path: Path) -> None:
-    """Prometheus' own checker takes the configuration and its rules, also as the tests hasten them."""
+    """Prometheus' own checker accepts the configuration and the rules, and also the tests' faster rules."""
     prometheus.require()
     hastened = tmp_path / "rules.yaml"
     hastened.write_text(prometheus.hastened(prometheus.RULES.read_text()))

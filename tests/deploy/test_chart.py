@@ -15,13 +15,13 @@ pytestmark = NEEDS_HELM
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["as it comes", "with everything"])
 def test_the_chart_passes_helms_own_linter(values: Manifest) -> None:
-    """Helm finds nothing to complain about, warnings included."""
+    """Helm reports no errors and no warnings."""
     done = helm("lint", "--strict", values=VALUES | values)
     assert done.returncode == 0, done.stdout
 
 
 def test_the_pod_runs_the_job_file_that_the_values_gave() -> None:
-    """The text reaches the container as it is, as the file that its arguments name, beside its schemas."""
+    """The container gets the job file unchanged, at the path in its arguments, next to its schemas."""
     manifests = render()
     data = manifests["ConfigMap"]["data"]
     assert data["job.yaml"].startswith(JOB)
@@ -34,14 +34,14 @@ def test_the_pod_runs_the_job_file_that_the_values_gave() -> None:
 
 
 def test_a_changed_job_is_rebuilt_if_the_values_say_so() -> None:
-    """Not otherwise: whoever installs a release decides it."""
+    """`--upgrade` is set only if the values say so."""
     for wanted in (False, True):
         (container,) = pod(render(upgrade=wanted))["containers"]
         assert ("--upgrade" in container["args"]) == wanted
 
 
 def test_a_suspended_job_leaves_a_pod_that_waits_and_ends_when_it_is_told() -> None:
-    """Nobody asks it whether it is ready, and it sees what the job sees."""
+    """The pod has no probes, sees the same files as the job, and ends on SIGTERM."""
     (running,), (container,) = (pod(render(suspend=wanted))["containers"] for wanted in (False, True))
     gone = {"args", "startupProbe", "livenessProbe", "readinessProbe"}
     assert {name: value for name, value in container.items() if name != "command"} == {
@@ -55,13 +55,13 @@ def test_a_suspended_job_leaves_a_pod_that_waits_and_ends_when_it_is_told() -> N
 
 
 def test_a_job_begins_with_a_savepoint_if_the_values_name_one() -> None:
-    """The folder is one argument, whatever is in its name."""
+    """The folder is a single argument, even if its name has spaces."""
     (container,) = pod(render(savepoint="/saved by hand"))["containers"]
     assert container["args"][-2:] == ["--from", "/saved by hand"]
 
 
 def test_the_pod_may_write_to_its_checkpoint_and_scratch_only() -> None:
-    """No root, no capability, a read-only root file system; the checkpoint is a claim and /tmp an empty folder."""
+    """It has no root user, no capability and a read-only root; the checkpoint is a claim and /tmp an empty folder."""
     manifests = render()
     context = pod(manifests)["securityContext"]
     (container,) = pod(manifests)["containers"]
@@ -111,7 +111,7 @@ def test_the_service_and_the_pod_find_each_other() -> None:
 
 
 def test_a_changed_job_restarts_the_pod() -> None:
-    """Another job gives another checksum on the pod, the same job the same."""
+    """Another job changes the checksum on the pod, and the same job does not."""
 
     def checksum(**values: Any) -> str:
         template = render(**values)["StatefulSet"]["spec"]["template"]
@@ -122,7 +122,7 @@ def test_a_changed_job_restarts_the_pod() -> None:
 
 
 def test_a_checkpoint_lies_on_the_volume_unless_the_job_says_otherwise() -> None:
-    """A line for it is added to a job that has none, and only there."""
+    """A job without `checkpoint` gets a line for it, and a job with one stays unchanged."""
     text = render()["ConfigMap"]["data"]["job.yaml"]
     assert YAML(typ="safe").load(text)["checkpoint"] == "/var/lib/rowkind/checkpoint"
     own = f"{JOB}checkpoint: ${{CHECKPOINT:-s3a://bucket/jobs}}\n"
@@ -130,7 +130,7 @@ def test_a_checkpoint_lies_on_the_volume_unless_the_job_says_otherwise() -> None
 
 
 def test_a_job_that_asks_for_tls_is_asked_by_it() -> None:
-    """Probes, the annotation for Prometheus, its monitor and the test speak as the job's `status` says."""
+    """Probes, Prometheus' annotation and monitor use HTTPS if the job's `status` has a certificate."""
     secured = f"{JOB}status: {{certificate: status.pem, key: ${{KEY}}}}\n"
     manifests = render(job=secured)
     (container,) = pod(manifests)["containers"]
@@ -143,7 +143,7 @@ def test_a_job_that_asks_for_tls_is_asked_by_it() -> None:
 
 
 def test_without_executors_the_pod_asks_nothing_of_the_cluster() -> None:
-    """No token, no role, no settings of Spark's, a volume for one node."""
+    """There is no token, no role, no Spark setting, and the volume is for one node."""
     manifests = render()
     assert not {"Role", "RoleBinding"} & manifests.keys()
     spec = manifests["StatefulSet"]["spec"]
@@ -154,7 +154,7 @@ def test_without_executors_the_pod_asks_nothing_of_the_cluster() -> None:
 
 
 def test_the_driver_of_executors_may_have_pods_and_nothing_else() -> None:
-    """Its account, and no other, is bound to a role of one rule."""
+    """Only its account is bound to a role with a single rule."""
     manifests = render(executors={"count": 2})
     (rule,) = manifests["Role"]["rules"]
     assert rule["resources"] == ["pods"]
@@ -165,7 +165,7 @@ def test_the_driver_of_executors_may_have_pods_and_nothing_else() -> None:
 
 
 def test_executors_find_the_driver_by_its_service() -> None:
-    """Host and ports of Spark's settings are those of the headless service, and of the container behind it."""
+    """Host and ports in Spark's settings are those of the headless service and of the driver's container."""
     manifests = render(executors={"count": 2, "cores": 3}, spark={"spark.executor.cores": "4"})
     settings = _settings(manifests)
     (container,) = manifests["StatefulSet"]["spec"]["template"]["spec"]["containers"]
@@ -179,14 +179,14 @@ def test_executors_find_the_driver_by_its_service() -> None:
     assert served["blocks"] == settings["spark.driver.blockManager.port"]
     assert settings["spark.kubernetes.container.image"] == container["image"]
     assert settings["spark.executor.instances"] == "2"
-    # What the values say of Spark counts for more.
+    # Spark settings in the values take precedence.
     assert settings["spark.executor.cores"] == "4"
     assert {"name": "SPARK_CONF_DIR", "value": "/etc/rowkind/spark"} in container["env"]
     assert container["args"][4:6] == ["--master", "k8s://https://kubernetes.default.svc"]
 
 
 def test_executors_have_what_the_driver_has() -> None:
-    """Files, Secrets, environment, volume and confinement, but no token; the values may add to it."""
+    """Executors have the same files, Secrets, environment, volume and restrictions, but no token; values can add."""
     more = {"metadata": {"annotations": {"team": "shop"}}, "spec": {"priorityClassName": "high"}}
     manifests = render(
         env=[{"name": "A", "value": "b"}],
@@ -208,7 +208,7 @@ def test_executors_have_what_the_driver_has() -> None:
     assert made["metadata"]["annotations"] == {"team": "shop"}
     (claim,) = manifests["StatefulSet"]["spec"]["volumeClaimTemplates"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    # The service is the driver's alone.
+    # The service selects only the driver.
     assert not manifests["Service"]["spec"]["selector"].items() <= made["metadata"]["labels"].items()
 
 
@@ -218,7 +218,7 @@ def _settings(manifests: dict[str, Any]) -> dict[str, str]:
 
 
 def test_several_jobs_are_a_folder_that_the_service_follows() -> None:
-    """Each is a file of the folder, with its checkpoint on the volume; when one changes the pod stays what it is."""
+    """Each job is a file of the folder, with its checkpoint on the volume; a changed job does not change the pod."""
     other = JOB.replace("job: shop", "job: other") + "checkpoint: s3a://bucket/jobs\n"
     manifests = render(job="", jobs={"shop": JOB, "other": other})
     data = manifests["ConfigMap"]["data"]
@@ -253,7 +253,7 @@ def test_several_jobs_are_a_folder_that_the_service_follows() -> None:
     ],
 )
 def test_what_several_jobs_cannot_have_is_refused_by_name(values: Manifest, told: str) -> None:
-    """Before anything reaches a cluster."""
+    """The values are refused before anything reaches a cluster."""
     done = helm("template", "shop", values=VALUES | values)
     assert done.returncode != 0
     assert told in done.stderr

@@ -1,7 +1,7 @@
-"""What a release of the Helm chart makes, against the schemas of those who have to understand it.
+"""The objects of a release of the Helm chart, validated against the schemas of their consumers.
 
-Those of Kubernetes itself come with kubernetes-validate. Those of Prometheus' operator lie in its Go module, which is
-fetched once, 4 MB, where there is Go.
+Kubernetes' schemas come with kubernetes-validate. The schemas of Prometheus' operator are in its Go module, which is
+downloaded once (4 MB) if Go is installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.deploy.chart import EVERYTHING, JOB, NEEDS_HELM, Manifest, executor, 
 pytestmark = NEEDS_HELM
 
 VERSIONS = ("1.27", "1.36", "1.37")
-"""Of Kubernetes: the oldest that the chart takes, and the two newest."""
+"""Versions of Kubernetes: the oldest that the chart supports, and the two newest."""
 
 OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 OF_OPERATOR = "monitoring.coreos.com/v1"
@@ -69,8 +69,8 @@ RELEASES: dict[str, Manifest] = {
 def test_kubernetes_knows_every_field_of_every_object(
     values: Manifest, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is misspelt, of another type, or not there yet, in the pods that Spark makes as well."""
-    # It would read megabytes anew for each object.
+    """No field is misspelt, of a wrong type or too new, including those of the pods that Spark creates."""
+    # Without a cache, megabytes would be read for each object.
     monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", cache(kubernetes_validate.utils.schema_contents))
     made = [each for each in objects(**values) if each["apiVersion"] != OF_OPERATOR]
     if values.get("executors"):
@@ -81,7 +81,7 @@ def test_kubernetes_knows_every_field_of_every_object(
 
 @pytest.fixture(scope="module")
 def operators_schemas() -> dict[str, Any]:
-    """Of what Prometheus' operator is told, by kind; unknown fields are refused."""
+    """The schemas of the operator's objects, by kind; unknown fields are refused."""
     if shutil.which("go") is None:
         pytest.skip("Go is not installed, which fetches the schemas of Prometheus' operator")
     command = ["go", "mod", "download", "-json", OPERATOR]
@@ -99,16 +99,16 @@ def operators_schemas() -> dict[str, Any]:
 def test_prometheus_operator_knows_every_field_of_its_objects(
     operators_schemas: dict[str, Any], values: Manifest
 ) -> None:
-    """A field that it does not know would be dropped without a word."""
+    """The operator would drop an unknown field without a message."""
     made = [each for each in objects(**values) if each["apiVersion"] == OF_OPERATOR]
     assert made
     for manifest in made:
-        # Its patterns are Go's, and not all of them are Python's: the schema itself is not looked at.
+        # Some of the schema's patterns are valid in Go and not in Python, so the schema itself is not checked.
         Draft202012Validator(operators_schemas[manifest["kind"]]).validate(manifest)
 
 
 def _closed(schema: Any) -> Any:
-    """The schema, but that an object has no fields that it does not name. Metadata is Kubernetes' own."""
+    """Return the schema with all unknown fields forbidden. Metadata is left open, because Kubernetes checks it."""
     if not isinstance(schema, dict):
         return schema
     closed = {name: _closed(value) for name, value in schema.items()}

@@ -1,4 +1,4 @@
-"""The Helm chart's values: what values.yaml, its schema and the README say of them is the same."""
+"""The Helm chart's values: values.yaml, its schema and the README agree."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from tests.deploy.chart import CHART, JOB, NEEDS_HELM, helm
 from tests.deploy.values_reference import README, readme, values
 
 FOR_OTHERS = {"global", "enabled"}
-"""What Helm hands down from a chart around this one."""
+"""Values that Helm passes down from a parent chart."""
 
 OF_PODS = ("resources.", "podSecurityContext.", "securityContext.", "dashboards.labels.")
-"""What stands in the objects themselves, where Kubernetes tells of it and checks it."""
+"""Parts of Kubernetes objects, which Kubernetes documents and checks."""
 
 GROUPS = {"image", "serviceAccount", "service", "podDisruptionBudget", "networkPolicy"}
-"""What has a word for each of its values and none for all."""
+"""Groups whose values have comments, and which have no comment themselves."""
 
 
 def test_the_readme_has_the_table_of_all_values() -> None:
-    """`python -m tests.deploy.values_reference` writes it."""
+    """`python -m tests.deploy.values_reference` writes the table."""
     assert README.read_text() == readme()
 
 
 def test_every_value_has_a_comment_that_is_a_sentence() -> None:
-    """But for what Kubernetes tells of, and what only holds others."""
+    """Parts of Kubernetes objects and groups of values need no comment."""
     every = {path: comment for path, _, comment in values()}
     assert {path for path, comment in every.items() if not comment and not path.startswith(OF_PODS)} == GROUPS
     assert [path for path, comment in every.items() if comment and not comment.endswith((".", ")."))] == []
 
 
 def test_schema_and_values_name_the_same() -> None:
-    """Whatever has a default may be set, and whatever may be set has a default."""
+    """Every value that has a default is in the schema, and every value in the schema has a default."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     named = set(_named(schema["properties"])) - FOR_OTHERS
     listed = {path for path, _, _ in values() if not path.startswith(OF_PODS)}
@@ -51,7 +51,7 @@ def test_schema_and_values_name_the_same() -> None:
     [path for path, default, _ in values() if isinstance(default, bool | int) and not path.startswith(OF_PODS)],
 )
 def test_a_default_of_another_type_is_refused(path: str) -> None:
-    """Each switch and number that the chart itself reads is checked by the schema."""
+    """The schema checks each switch and number that the chart itself reads."""
     value: Any = "of another type"
     for name in reversed(path.split(".")):
         value = {name: value}

@@ -1,4 +1,4 @@
-"""What each value of the Helm chart changes in what a release makes, and which values are refused."""
+"""The effect of each value of the Helm chart on a release, and the values that are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DIGEST = f"sha256:{'0' * 64}"
 
 
 def test_an_image_is_named_by_digest_or_else_by_tag() -> None:
-    """The digest counts for more; executors and the pod of `helm test` have the same image."""
+    """The digest takes precedence, and executors and the pod of `helm test` have the same image."""
     for image, name in (({}, "rowkind:0.1.0"), ({"tag": "2"}, "rowkind:2"), ({"tag": "2", "digest": DIGEST}, DIGEST)):
         made = objects(image=image, executors={"count": 1})
         (driver,) = (each["spec"]["template"]["spec"] for each in made if each["kind"] == "StatefulSet")
@@ -44,7 +44,7 @@ def test_an_image_is_named_by_digest_or_else_by_tag() -> None:
 
 
 def test_secrets_of_an_image_are_those_of_all_pods() -> None:
-    """The job's, executors' and that of `helm test`."""
+    """The pods of the job, of executors and of `helm test` have the image's pull secrets."""
     secrets = [{"name": "registry"}]
     made = objects(imagePullSecrets=secrets, executors={"count": 1})
     manifests = {each["kind"]: each for each in made}
@@ -64,7 +64,7 @@ def test_secrets_of_an_image_are_those_of_all_pods() -> None:
     ],
 )
 def test_everything_bears_the_names_that_the_values_give(values: dict[str, str], name: str, chart: str) -> None:
-    """Names begin with the release's; labels, selectors and references follow."""
+    """Names begin with the release's name, and labels, selectors and references agree."""
     made = objects(**EVERYTHING, **values)
     assert all(each["metadata"]["name"].startswith(name) for each in made)
     assert {each["metadata"]["labels"]["app.kubernetes.io/name"] for each in made} == {chart, f"{chart}-test"}
@@ -75,7 +75,7 @@ def test_everything_bears_the_names_that_the_values_give(values: dict[str, str],
 
 
 def test_common_labels_and_annotations_are_everywhere_but_in_selectors() -> None:
-    """On every object and every pod; a selector, which Kubernetes does not let change, knows none of them."""
+    """Every object and every pod has them; selectors do not, because Kubernetes does not allow them to change."""
     made = objects(**EVERYTHING, commonLabels={"team": "shop"}, commonAnnotations={"owner": "ada"})
     assert {each["kind"] for each in made} >= {"StatefulSet", "Role", "NetworkPolicy", "PrometheusRule", "Pod"}
     for each in made:
@@ -91,7 +91,7 @@ def test_common_labels_and_annotations_are_everywhere_but_in_selectors() -> None
 
 
 def test_labels_and_annotations_of_one_object_are_its_alone() -> None:
-    """Of the pod, the service and the account."""
+    """Labels and annotations of the pod, the service and the account appear only there."""
     manifests = render(
         podLabels={"a": "1"},
         podAnnotations={"b": "2", "prometheus.io/scrape": "false"},
@@ -107,7 +107,7 @@ def test_labels_and_annotations_of_one_object_are_its_alone() -> None:
 
 
 def test_a_pod_gets_what_the_values_add_to_it() -> None:
-    """Arguments, environment, volumes and where they are mounted, containers before and beside the job."""
+    """Arguments, environment, volumes, mounts and further containers are added to the job's pod."""
     volume, mount = {"name": "code", "emptyDir": {}}, {"name": "code", "mountPath": "/code"}
     before, beside = {"name": "fetch", "image": "git"}, {"name": "proxy", "image": "envoy"}
     more = {"extraVolumes": [volume], "extraVolumeMounts": [mount], "env": [{"name": "A", "value": "b"}]}
@@ -131,7 +131,7 @@ def test_a_pod_gets_what_the_values_add_to_it() -> None:
 
 
 def test_security_contexts_are_added_to_and_taken_from() -> None:
-    """Of a pod and of its container; the rest stays as it was, for executors and `helm test` as well."""
+    """Security contexts of pod and container can be extended and reduced, for executors and `helm test` as well."""
     values = {
         "podSecurityContext": {"runAsUser": None, "supplementalGroups": [1]},
         "securityContext": {"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}},
@@ -147,7 +147,7 @@ def test_security_contexts_are_added_to_and_taken_from() -> None:
 
 
 def test_the_values_say_where_pods_are_and_who_goes_first() -> None:
-    """Node selector, tolerations, affinity and priority hold for the job, executors and `helm test`."""
+    """Node selector, tolerations, affinity and priority apply to the job, executors and `helm test`."""
     values: dict[str, Any] = {
         "priorityClassName": "high",
         "nodeSelector": {"disk": "fast"},
@@ -160,7 +160,7 @@ def test_the_values_say_where_pods_are_and_who_goes_first() -> None:
 
 
 def test_a_claim_follows_the_values() -> None:
-    """Size, class, mode, and what becomes of it when the release goes."""
+    """Size, storage class, access mode and retention policy of the claim follow the values."""
     spec = render(
         persistence={
             "size": "1Ti",
@@ -179,7 +179,7 @@ def test_a_claim_follows_the_values() -> None:
 
 
 def test_a_claim_that_is_there_is_used() -> None:
-    """By the job and by executors, and none is asked for."""
+    """The job and the executors use the existing claim, and no claim is created."""
     manifests = render(persistence={"existingClaim": "states"}, executors={"count": 1})
     spec = manifests["StatefulSet"]["spec"]
     assert not {"volumeClaimTemplates", "persistentVolumeClaimRetentionPolicy"} & spec.keys()
@@ -189,7 +189,7 @@ def test_a_claim_that_is_there_is_used() -> None:
 
 
 def test_a_checkpoint_on_an_object_store_needs_no_claim() -> None:
-    """The image's folder for it is then an empty one; a job whose checkpoint would be lost is refused."""
+    """The checkpoint folder is then an empty volume, and a job whose checkpoint would be lost is refused."""
     without = {"persistence": {"enabled": False}}
     manifests = render(**without, job=f"{JOB}checkpoint: s3a://bucket/jobs\n", executors={"count": 1})
     assert "volumeClaimTemplates" not in manifests["StatefulSet"]["spec"]
@@ -203,7 +203,7 @@ def test_a_checkpoint_on_an_object_store_needs_no_claim() -> None:
 
 
 def test_a_disruption_budget_keeps_the_job_where_it_is() -> None:
-    """It is of the job's pod, not of executors, which Spark replaces."""
+    """The budget applies to the job's pod and not to executors, which Spark replaces."""
     assert "PodDisruptionBudget" not in render()
     manifests = render(podDisruptionBudget={"enabled": True}, executors={"count": 1})
     spec = manifests["PodDisruptionBudget"]["spec"]
@@ -214,7 +214,7 @@ def test_a_disruption_budget_keeps_the_job_where_it_is() -> None:
 
 
 def test_a_network_policy_lets_in_who_has_to() -> None:
-    """The port is for everybody or for those who are named, and for `helm test`; nothing is said of the way out."""
+    """The port is open to all or to the named peers, and to `helm test`; egress is not restricted."""
     assert "NetworkPolicy" not in render()
     manifests = render(networkPolicy={"enabled": True})
     spec = manifests["NetworkPolicy"]["spec"]
@@ -232,7 +232,7 @@ def test_a_network_policy_lets_in_who_has_to() -> None:
 
 
 def test_network_policies_let_job_and_executors_reach_each_other() -> None:
-    """Each of them the other on all ports, and names of hosts where the way out is closed."""
+    """Each accepts the other on all ports, and if egress is restricted, DNS stays reachable."""
     values = {"executors": {"count": 2}, "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 9092}]}]}}
     policies = [each["spec"] for each in objects(**values) if each["kind"] == "NetworkPolicy"]
     manifests = render(**values)
@@ -251,7 +251,7 @@ def test_network_policies_let_job_and_executors_reach_each_other() -> None:
 
 
 def test_prometheus_operator_is_told_of_the_service() -> None:
-    """The monitor selects it by labels and its port by name, and the annotations for others go."""
+    """The monitor selects the service by labels and its port by name, and the pod has no prometheus.io annotations."""
     values = {
         "namespace": "monitoring",
         "labels": {"release": "prometheus"},
@@ -270,7 +270,7 @@ def test_prometheus_operator_is_told_of_the_service() -> None:
     (endpoint,) = spec["endpoints"]
     assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
     assert {name: endpoint[name] for name in ("interval", "basicAuth")}.items() <= values.items()
-    # The alerts ask for this, whatever the release is called.
+    # The alerts expect this job label, whatever the name of the release is.
     assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "rowkind"}, *values["relabelings"]]
     assert "scrapeTimeout" not in endpoint
     annotations = manifests["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
@@ -278,7 +278,7 @@ def test_prometheus_operator_is_told_of_the_service() -> None:
 
 
 def test_the_rules_are_those_that_prometheus_reads() -> None:
-    """Word for word, with the templates of their texts left to Prometheus."""
+    """The rules are unchanged, with the templates in their texts left to Prometheus."""
     assert "PrometheusRule" not in render()
     rule = render(prometheusRule={"enabled": True, "labels": {"release": "prometheus"}})["PrometheusRule"]
     assert rule["spec"] == YAML(typ="safe").load(DEPLOY / "prometheus" / "rules.yaml")
@@ -286,7 +286,7 @@ def test_the_rules_are_those_that_prometheus_reads() -> None:
 
 
 def test_every_dashboard_becomes_a_configmap() -> None:
-    """With the label by which the sidecar of Grafana finds it, and the text of its file."""
+    """Each has the label by which Grafana's sidecar finds it, and the text of its file."""
     values = {"enabled": True, "annotations": {"grafana_folder": "Streams"}}
     made = [each for each in objects(dashboards=values) if "-dashboard-" in each["metadata"]["name"]]
     files = {file.name: json.loads(file.read_text()) for file in (DEPLOY / "grafana").glob("*.json")}
@@ -298,7 +298,7 @@ def test_every_dashboard_becomes_a_configmap() -> None:
 
 
 def test_helm_test_asks_the_service_whether_the_job_is_ready() -> None:
-    """It is a hook, so that it runs when asked for, and the service does not send anybody to it."""
+    """The pod is a hook that runs on request, and the service does not select it."""
     made = {each["kind"]: each for each in objects(port=9000)}
     asking, service = made["Pod"], made["Service"]
     assert asking["metadata"]["annotations"]["helm.sh/hook"] == "test"
@@ -309,7 +309,7 @@ def test_helm_test_asks_the_service_whether_the_job_is_ready() -> None:
 
 
 def test_the_packaged_chart_has_rules_and_dashboards(tmp_path: Path) -> None:
-    """What are links in the repository are files in the package, and what else lies there is not in it."""
+    """Links in the repository become files in the package, and no other file is added."""
     command = ["helm", "package", str(CHART), "--destination", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     (package,) = tmp_path.glob("*.tgz")
@@ -354,5 +354,5 @@ def test_values_that_cannot_work_are_refused(values: dict[str, Any], told: str) 
 
 
 def test_values_for_a_chart_around_this_one_are_let_pass() -> None:
-    """Helm hands `global` and the condition of a dependency down."""
+    """Helm passes down `global` and the condition of a dependency."""
     assert render(**{"global": {"a": 1}, "enabled": True})

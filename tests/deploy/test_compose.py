@@ -1,4 +1,4 @@
-"""The compose file: what can be checked of it without pulling its images. `tests/e2e/test_compose.py` starts it."""
+"""The compose file, checked without pulling its images. `tests/e2e/test_compose.py` starts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 ONCE = {"topics"}
-"""What has done its work when it ends."""
+"""Services that have done their work when they end."""
 
 
 def _compose() -> dict[str, Any]:
@@ -25,7 +25,7 @@ def _compose() -> dict[str, Any]:
 
 
 def test_the_file_is_what_compose_reads() -> None:
-    """The schema of the Compose Specification, which lies in its Go module, knows every key."""
+    """The schema of the Compose Specification, from its Go module, accepts every key."""
     if shutil.which("go") is None:
         pytest.skip("Go is not installed, which fetches the Compose Specification")
     command = ["go", "mod", "download", "-json", "github.com/compose-spec/compose-go/v2@v2.16.2"]
@@ -35,13 +35,13 @@ def test_the_file_is_what_compose_reads() -> None:
 
 
 def test_what_ends_is_started_again() -> None:
-    """Also when the machine starts, unless somebody stopped it; what is done once is tried until it is done."""
+    """Services restart unless they were stopped by hand, even after a reboot; one-time work is retried until done."""
     policies = {name: service.get("restart") for name, service in _compose()["services"].items()}
     assert policies == {name: "on-failure" if name in ONCE else "unless-stopped" for name in policies}
 
 
 def test_what_must_not_be_forgotten_lies_in_volumes() -> None:
-    """Topics, checkpoint, metrics and what people make in Grafana are in named volumes, where each writes."""
+    """Topics, checkpoint, metrics and Grafana's data are in named volumes, at the paths where each service writes."""
     compose = _compose()
     services = compose["services"]
     kept = {
@@ -57,14 +57,14 @@ def test_what_must_not_be_forgotten_lies_in_volumes() -> None:
 
 
 def test_nothing_is_open_to_other_machines() -> None:
-    """Nobody logs in anywhere, so every port is bound to this machine."""
+    """No service requires a login, so every port is bound to this machine only."""
     ports = [port for service in _compose()["services"].values() for port in service.get("ports", ())]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports), ports
 
 
 def test_what_needs_kafka_and_schemas_waits_for_them() -> None:
-    """Whoever is waited for until it is healthy says when it is, and nobody waits for what is not there."""
+    """A service that others wait for has a health check, and every awaited service exists."""
     services = _compose()["services"]
     for name, service in services.items():
         wanted = service.get("depends_on", {})
@@ -77,7 +77,7 @@ def test_what_needs_kafka_and_schemas_waits_for_them() -> None:
 
 
 def test_the_job_is_the_examples_with_a_registry() -> None:
-    """It differs in the one line that says where schemas are, which names the registry's service and port."""
+    """The job file differs from the example in one line, which names the registry's service and port."""
     example = (ROOT / "examples" / "orders-payments" / "job.yaml").read_text().splitlines()
     own = (DEPLOY / "compose" / "job.yaml").read_text().splitlines()
     (differing,) = (ours for ours, theirs in zip(own, example, strict=True) if ours != theirs)
@@ -88,7 +88,7 @@ def test_the_job_is_the_examples_with_a_registry() -> None:
 
 
 def test_every_file_that_is_mounted_exists() -> None:
-    """A host path of a volume names a file or folder of the repository, read-only."""
+    """Every host path of a volume is a file or folder of the repository, and is mounted read-only."""
     mounts = [
         (service, volume)
         for service, description in _compose()["services"].items()
@@ -103,14 +103,14 @@ def test_every_file_that_is_mounted_exists() -> None:
 
 
 def test_every_image_that_is_pulled_has_a_version() -> None:
-    """No image of somebody else comes as latest."""
+    """Every image that is pulled has a fixed version, and none has the tag latest."""
     pulled = [service["image"] for service in _compose()["services"].values() if "build" not in service]
     assert pulled
     assert all(re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", image) for image in pulled), pulled
 
 
 def test_the_job_runs_as_the_chart_runs_it() -> None:
-    """The job's container has a read-only root, no rights, a writable /tmp and a volume for its checkpoint."""
+    """The job's container has a read-only root, no capabilities, a writable /tmp and a volume for its checkpoint."""
     rowkind = _compose()["services"]["rowkind"]
     assert rowkind["read_only"] is True
     assert rowkind["cap_drop"] == ["ALL"]
@@ -130,7 +130,7 @@ def test_every_variable_of_the_job_file_is_given() -> None:
 
 
 def test_prometheus_asks_the_port_that_the_job_serves() -> None:
-    """The scrape target is the job's service and port, and the rules that it loads are there."""
+    """The scrape target is the job's service and port, and the rule files that it loads exist."""
     prometheus = YAML(typ="safe").load(DEPLOY / "prometheus" / "prometheus.yaml")
     (target,) = prometheus["scrape_configs"][0]["static_configs"][0]["targets"]
     service, _, port = target.partition(":")

@@ -1,4 +1,4 @@
-"""The dashboards, the alerts and the metrics of the service name the same things."""
+"""Dashboards, alerts and the service's metrics use the same names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.execute.metrics import METRICS
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BY_NAME = {metric.name: metric for metric in METRICS}
 
-# What Prometheus itself adds to every series of a target, and to the buckets of a histogram, and each job to all.
+# Labels that Prometheus adds to every series of a target and to histogram buckets, and the job's own label.
 OF_PROMETHEUS = {"instance", "le", "name"}
 
 NOT_SHOWN = {
@@ -35,7 +35,7 @@ def _panels() -> Iterator[Panel]:
 
 
 def targets() -> Iterator[tuple[str, str, str]]:
-    """Title, query and legend of every query of the dashboards."""
+    """Return title, query and legend of every query of the dashboards."""
     return ((panel.title, query, legend) for panel in _panels() for legend, query in panel.queries.items())
 
 
@@ -50,7 +50,7 @@ QUERIES = [(title, query) for title, query, _ in (*targets(), *_alerts())]
 
 @pytest.mark.parametrize(("title", "query"), QUERIES, ids=[title for title, _ in QUERIES])
 def test_every_metric_and_label_of_a_query_exists(title: str, query: str) -> None:
-    """A query names metrics that the service exposes, and groups by labels that they carry."""
+    """A query names metrics that the service exposes, and groups by labels that these metrics have."""
     names = {re.sub(r"_bucket$", "", name) for name in re.findall(r"\browkind_[a-z_]+", query)}
     assert names or "up{job=" in query, f"{title} asks for nothing of ours"
     assert names <= set(BY_NAME), f"{title}: no such metric"
@@ -61,7 +61,7 @@ def test_every_metric_and_label_of_a_query_exists(title: str, query: str) -> Non
 
 @pytest.mark.parametrize(("title", "query", "said"), [*targets(), *_alerts()])
 def test_a_text_shows_only_labels_that_its_query_keeps(title: str, query: str, said: str) -> None:
-    """What a legend or an alert puts in is a label of the metric, and one of those that are grouped by, if any are."""
+    """A label in a legend or an alert's text is a label of the metric, and is grouped by if the query groups."""
     shown = set(re.findall(r"\{\{ ?([a-z]+) ?\}\}", said))
     kept = OF_PROMETHEUS.union(*(_labels(name) for name in re.findall(r"\browkind_[a-z]+(?:_[a-z]+)*", query)))
     for group in re.findall(r"\bby\s*\(([^)]*)\)", query):
@@ -75,7 +75,7 @@ def _labels(metric: str) -> set[str]:
 
 @pytest.mark.parametrize(("title", "query"), QUERIES, ids=[title for title, _ in QUERIES])
 def test_counters_are_asked_for_as_rates_and_gauges_are_not(title: str, query: str) -> None:
-    """What only grows stands inside rate() or increase(); a gauge never does."""
+    """Counters are inside rate() or increase(), and gauges never are."""
     for name in re.findall(r"\browkind_[a-z_]+", query):
         counts = name.endswith("_bucket") or BY_NAME[name].kind == "counter"
         rated = re.search(rf"(?:rate|increase)\({name}\b", query) is not None
@@ -84,19 +84,19 @@ def test_counters_are_asked_for_as_rates_and_gauges_are_not(title: str, query: s
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=[each.file for each in DASHBOARDS])
 def test_a_dashboard_is_what_its_table_says(dashboard: Dashboard) -> None:
-    """The file is what `python -m generators` writes."""
+    """The file is the output of `python -m generators`."""
     assert (DEPLOY / "grafana" / f"{dashboard.file}.json").read_text() == text(dashboard)
 
 
 def test_every_metric_is_shown_or_said_not_to_be() -> None:
-    """Of what the service exposes, little has no panel: places, and what a log or a page tells better."""
+    """Only a few metrics have no panel: positions, and values that a log or a page shows better."""
     asked = " ".join(query for _, query, _ in targets())
     assert {metric.name for metric in METRICS if metric.name not in asked} == NOT_SHOWN
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=[each.file for each in DASHBOARDS])
 def test_panels_have_a_sentence_and_do_not_overlap(dashboard: Dashboard) -> None:
-    """Each panel says in a sentence what it shows, under an id of its own and in a place of its own."""
+    """Each panel has a description in a sentence, a unique id and a separate place."""
     panels = model(dashboard)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()

@@ -1,4 +1,4 @@
-"""What the forge reads: files of the form that it wants, which call what is there."""
+"""The files that GitHub reads are valid, and refer only to targets and files that exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMS = sorted((FORGE / "ISSUE_TEMPLATE").glob("*.yaml"))
     ],
 )
 def test_it_is_what_its_schema_says(schema: str, files: list[Path]) -> None:
-    """A workflow that is no YAML would be found when a release is due."""
+    """An invalid workflow would otherwise be noticed only when a release is due."""
     assert files
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -36,7 +36,7 @@ def test_it_is_what_its_schema_says(schema: str, files: list[Path]) -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_its_steps_call_what_is_there(workflow: Path) -> None:
-    """Each target of make exists, and each file that is named; actions of others are of one commit."""
+    """Each make target and each file in a workflow exists, and actions are pinned to commits."""
     text = workflow.read_text()
     assert not re.findall(r"uses: (?!\S+@[0-9a-f]{40} # v).*", text)
     targets = set(

@@ -1,4 +1,4 @@
-"""The image's health check, against status ports as the service has them."""
+"""The image's health check, run against status ports like the service's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.run.process import ROOT
 
 @pytest.fixture
 def guard(tmp_path: Path) -> Guard:
-    """A certificate that nobody trusts, and a login."""
+    """A self-signed certificate, and a login."""
     issued = trustme.CA().issue_cert("status.example")
     issued.private_key_pem.write_to_path(tmp_path / "key.pem")
     for part in issued.cert_chain_pems:
@@ -33,7 +33,7 @@ def guard(tmp_path: Path) -> Guard:
 def test_a_service_is_asked_where_it_listens_and_as_it_speaks(
     guard: Guard, guarded: bool, words: str, tmp_path: Path
 ) -> None:
-    """In the clear and by TLS with a login, at any port; unhealthy once a query has failed, and when it is gone."""
+    """The check works with HTTP, and with TLS and a login, at any port, and fails after a failed query or an end."""
     monitor = Monitor("job", "1", "4", "17")
     monitor.add("main", QueryDescription("main", (), 1, ()), None)
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, guard if guarded else Guard()) as serving:

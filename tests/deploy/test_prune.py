@@ -1,4 +1,4 @@
-"""What the image does not have of the libraries that it is built of."""
+"""What the image omits of the libraries that it installs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _script() -> ModuleType:
 
 @pytest.mark.parametrize("pattern", _script().NEVER_LOADED)
 def test_every_pattern_finds_something(pattern: str) -> None:
-    """A new version of Spark or pyarrow that calls it otherwise would bring it back unnoticed."""
+    """If a new version of Spark or pyarrow renamed a file, the image would contain it again unnoticed."""
     assert list(PACKAGES.glob(pattern))
 
 
 def test_jars_keep_their_classes_and_what_is_for_this_machine(tmp_path: Path) -> None:
-    """RocksDB's library lies in the folder for it; of other libraries one is left in each jar."""
+    """RocksDB's library is moved to the given folder, and the other jars keep one library for this machine."""
     script = _script()
     packages, native = tmp_path / "packages", tmp_path / "native"
     jars = packages / "pyspark" / "jars"

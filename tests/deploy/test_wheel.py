@@ -1,4 +1,4 @@
-"""The wheel as it is installed: one name at the top level, so that Apache's `avro` can live beside it."""
+"""The installed wheel has one top-level package, so it can coexist with Apache's `avro`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PARTS = ("pyproject.toml", "README.md", "LICENSE", "rowkind", "operators", "avro", "service", "examples")
 OTHERS = ("avro==1.12.1", "confluent-kafka[avro]")
-"""Apache's package of the name, and the extra of Confluent's client that needs it."""
+"""Apache's package of this name, and the extra of Confluent's client that needs it."""
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a source archive and of the wheel that is built from it, once more in a folder `again`.
+    """Build the source archive and the wheel, and a second wheel from the archive in a folder `again`.
 
-    From a copy, so that nothing is left in the tree or taken from it by mistake.
+    The build uses a copy of the tree, so that it leaves no files in the tree and takes none from it by mistake.
     """
     source = tmp_path_factory.mktemp("source")
     for part in PARTS:
@@ -43,13 +43,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    """The wheel."""
+    """The path of the wheel."""
     (found,) = built.glob("*.whl")
     return found
 
 
 def test_whoever_builds_it_has_the_same(built: Path, wheel: Path) -> None:
-    """What is built of the source archive, at another time, is the very wheel, byte by byte."""
+    """A wheel built from the source archive at another time is the same, byte by byte."""
     assert (built / "again" / wheel.name).read_bytes() == wheel.read_bytes()
 
 
@@ -63,7 +63,7 @@ def test_a_version_has_one_place(wheel: Path) -> None:
 
 
 def test_what_a_registry_shows_of_it_leads_on(wheel: Path) -> None:
-    """To docs, changes and issues that there are; and it names the Pythons that CI runs."""
+    """Its links lead to existing docs, changes and issues, and it names the Python versions that CI runs."""
     with zipfile.ZipFile(wheel) as files:
         (name,) = [each for each in files.namelist() if each.endswith(".dist-info/METADATA")]
         told = message_from_string(files.read(name).decode())
@@ -78,7 +78,7 @@ def test_what_a_registry_shows_of_it_leads_on(wheel: Path) -> None:
 
 
 def test_the_lock_file_has_all_that_the_wheel_asks_for(wheel: Path) -> None:
-    """Where what it names is installed, nothing but the wheel itself would be, and nothing it asks for is missing."""
+    """With the lock file installed, the wheel's installation adds only the wheel itself."""
     asked = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--offline", "--python", sys.executable, wheel]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -87,14 +87,14 @@ def test_the_lock_file_has_all_that_the_wheel_asks_for(wheel: Path) -> None:
 
 
 def test_nothing_but_rowkind_is_at_the_top_level(wheel: Path) -> None:
-    """Whoever installs Rowkind gets one package, and the file that says so."""
+    """An installation adds one package and its metadata folder."""
     top = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
 
     assert top == {"rowkind", wheel.name.partition("-py3")[0] + ".dist-info"}
 
 
 def test_every_example_and_the_schema_of_job_files_are_in_it(wheel: Path) -> None:
-    """What `rowkind examples` and `rowkind schema` show is there after an installation, too."""
+    """The files that `rowkind examples` and `rowkind schema` show are in the wheel."""
     held = set(zipfile.ZipFile(wheel).namelist())
     told = subprocess.run(["git", "ls-files", "examples"], cwd=ROOT, capture_output=True, text=True, check=True)
 
@@ -103,14 +103,14 @@ def test_every_example_and_the_schema_of_job_files_are_in_it(wheel: Path) -> Non
 
 
 def test_what_spark_takes_for_python_can_be_run(wheel: Path) -> None:
-    """Installers keep the mode that a file has in the wheel."""
+    """Installers keep the file mode that is recorded in the wheel."""
     mode = zipfile.ZipFile(wheel).getinfo("rowkind/service/spark/stand_in").external_attr >> 16
     assert mode & 0o111 == 0o111
 
 
 @pytest.mark.parametrize("last", ["rowkind", "avro"])
 def test_it_lives_beside_the_other_avro(wheel: Path, tmp_path: Path, last: str) -> None:
-    """Whichever is installed last, both work, and a job that comes with Rowkind runs."""
+    """In either order of installation both packages work, and an example job of Rowkind runs."""
     python = environment(tmp_path / "venv")
     wheels = [[str(wheel), "--no-deps"], [*OTHERS]]
     for wanted in wheels if last == "avro" else reversed(wheels):
@@ -126,13 +126,13 @@ def test_it_lives_beside_the_other_avro(wheel: Path, tmp_path: Path, last: str) 
 
 
 def build(source: Path, folder: Path, *kinds: str) -> None:
-    """Build both, or one of them, as `make dist` does."""
+    """Build the archive and the wheel, or only one of them, as `make dist` does."""
     uv = [sys.executable, "-m", "uv", "build", "--quiet", "--no-build-isolation", "--out-dir", folder, *kinds, source]
     run(*uv, SOURCE_DATE_EPOCH="1700000000")
 
 
 def environment(folder: Path) -> Path:
-    """The Python of a new environment that sees this one's libraries, but not the checkout."""
+    """Create an environment that sees this one's libraries but not the checkout; return its Python."""
     run(sys.executable, "-m", "uv", "venv", "--quiet", folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "libraries.pth").write_text("\n".join(site.getsitepackages() + _paths()))
@@ -140,12 +140,12 @@ def environment(folder: Path) -> Path:
 
 
 def _paths() -> list[str]:
-    """Where this process's libraries lie."""
+    """Return the library folders of this process."""
     return [path for path in sys.path if path.endswith("site-packages")]
 
 
 def run(*command: str | Path, **variables: str) -> str:
-    """What a command prints, run far from the checkout; that it fails is shown with all it said."""
+    """Run a command outside the checkout and return its output; a failure shows all output."""
     environ = os.environ | variables
     done = subprocess.run(list(map(str, command)), cwd="/", env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"

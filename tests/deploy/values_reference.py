@@ -1,4 +1,4 @@
-"""The table of the Helm chart's values, made of the comments of values.yaml.
+"""The table of the Helm chart's values, generated from the comments in values.yaml.
 
 python -m tests.deploy.values_reference
 """
@@ -21,7 +21,7 @@ _KEY = re.compile(r"^( *)([a-zA-Z]+):")
 
 
 def values() -> Iterator[tuple[str, Any, str]]:
-    """Path, default and comment of every value, mappings and what they hold."""
+    """Yield path, default and comment of every value, including mappings and their members."""
     text = (CHART / "values.yaml").read_text()
     path: list[str] = []
     comment: list[str] = []
@@ -37,7 +37,7 @@ def values() -> Iterator[tuple[str, Any, str]]:
 
 
 def table() -> str:
-    """As Markdown: a line for each comment, without the default of a mapping whose values have lines of their own."""
+    """Return the Markdown table: a line for each comment; a mapping whose members have lines shows no default."""
     every = list(values())
     told = {path for path, _, comment in every if comment}
     lines = ["| value | default | description |", "|---|---|---|"]
@@ -49,7 +49,7 @@ def table() -> str:
 
 
 def readme() -> str:
-    """The README with the table as it has to be."""
+    """Return the README with the current table."""
     before, _, rest = README.read_text().partition(BEGIN)
     return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
 

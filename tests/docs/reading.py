@@ -1,7 +1,7 @@
-"""What a reading test is about, drawn by a seed: `python -m tests.docs.reading sentences|pages|docstrings --seed 43`.
+"""Draw the texts of a reading test by a seed: `python -m tests.docs.reading sentences|pages|docstrings --seed 43`.
 
-Readers who have not seen the project say in their own words what each sentence says. Whoever knows the code marks that.
-The same seed draws from the text as it is now, so that a round before a change and one after it are comparable.
+Readers who have not seen the project say in their own words what each sentence means, and someone who knows the code
+marks their answers. The same seed draws from the current text, so rounds before and after a change are comparable.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*(\"])")
 
 
 def pages() -> list[Path]:
-    """The pages that people have written."""
+    """Return the pages that are written by hand."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [path for path in found if path.name not in GENERATED]
 
 
 def sentences_of(text: str) -> Iterator[str]:
-    """The sentences of a text, without code blocks, tables and headings."""
+    """Yield the sentences of a text, without code blocks, tables and headings."""
     for paragraph in _PARAGRAPH.split(_BLOCK.sub("", text)):
         for sentence in _END.split(" ".join(paragraph.split())):
             if len(sentence.split()) >= FEWEST_WORDS:
@@ -38,7 +38,7 @@ def sentences_of(text: str) -> Iterator[str]:
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
-    """Every docstring of the product, with where it is."""
+    """Yield every docstring of the product, with its place."""
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
@@ -46,7 +46,7 @@ def docstrings() -> Iterator[tuple[str, str]]:
 
 
 def messages() -> Iterator[str]:
-    """Every text that is raised or refused with, as far as it is a sentence; values in it are `…`."""
+    """Yield every text of a raised error that is long enough to be a sentence, with `…` for values."""
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
@@ -57,7 +57,7 @@ def messages() -> Iterator[str]:
 
 
 def modules() -> Iterator[Path]:
-    """The modules of the product."""
+    """Yield the modules of the product."""
     for package in PACKAGES:
         yield from sorted((ROOT / package).rglob("*.py"))
 
@@ -72,7 +72,7 @@ def _text(node: ast.expr) -> str:
 
 
 def main() -> None:
-    """Print what is drawn, numbered."""
+    """Print the drawn texts, numbered."""
     parser = argparse.ArgumentParser(prog="python -m tests.docs.reading", description="Texts for a reading test.")
     parser.add_argument("of", choices=("sentences", "pages", "docstrings"))
     parser.add_argument("--seed", type=int, required=True)

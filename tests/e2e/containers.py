@@ -1,8 +1,8 @@
-"""What the container tests run on: a Docker daemon and three images, none of them pulled.
+"""The environment of the container tests: a Docker daemon and three images, none of which is pulled.
 
-On a machine that can pull images, ROWKIND_TEST_BASE and ROWKIND_TEST_KAFKA may name public ones instead
-(`python:3.11-slim-bookworm`, `apache/kafka:4.1.0`); without them `tests/e2e/build-images` makes both. Where something
-is missing the tests skip and say what, unless ROWKIND_REQUIRE_CONTAINERS=1, as in CI: then they fail.
+On a machine that can pull images, ROWKIND_TEST_BASE and ROWKIND_TEST_KAFKA may name public images
+(`python:3.11-slim-bookworm`, `apache/kafka:4.1.0`). Without them, `tests/e2e/build-images` makes both. If something is
+missing, the tests are skipped with the reason; with ROWKIND_REQUIRE_CONTAINERS=1, as in CI, they fail.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ BASE_IMAGE = os.environ.get("ROWKIND_TEST_BASE", "rowkind-test/base")
 KAFKA_IMAGE = os.environ.get("ROWKIND_TEST_KAFKA", "rowkind-test/kafka")
 ROWKIND_IMAGE = "rowkind-test/rowkind"
 
-# The watcher that testcontainers would start beside them is an image to be pulled, too.
+# testcontainers would also start a clean-up container, whose image would have to be pulled.
 testcontainers_config.ryuk_disabled = True
 
 
 def missing(reason: str) -> NoReturn:
-    """Skip the test because of `reason`, or fail it where container tests are required."""
+    """Skip the test because of `reason`; fail it if container tests are required."""
     if os.environ.get("ROWKIND_REQUIRE_CONTAINERS") == "1":
         pytest.fail(f"container tests are required here: {reason}", pytrace=False)
     pytest.skip(reason)
 
 
 def require_daemon() -> None:
-    """Skip or fail unless a Docker daemon answers and the images that tests start from are there."""
+    """Skip or fail unless a Docker daemon answers and has the base images."""
     if shutil.which("docker") is None:
         missing("there is no docker command")
     if not _succeeds("docker", "version"):
@@ -59,7 +59,7 @@ def _succeeds(*command: str) -> bool:
 
 
 def build_product() -> str:
-    """Build the product's image from the working tree (layers that did not change are kept) and return its name."""
+    """Build the product's image from the working tree, with Docker's cache of unchanged layers, and return its name."""
     command = ["docker", "build", "--quiet", "--file", "deploy/Dockerfile", "--build-arg", f"BASE={BASE_IMAGE}"]
     built = subprocess.run(
         [*command, "--tag", ROWKIND_IMAGE, "."], cwd=ROOT, capture_output=True, text=True, check=False, timeout=1200
@@ -76,11 +76,14 @@ from rowkind.service.dev.registry_server import _RegistryHandler
 handler = type("Handler", (_RegistryHandler,), {"registry": FolderRegistry(Path("/tmp"))})
 ThreadingHTTPServer(("", 8081), handler).serve_forever()
 """
-"""A schema registry as a program for the Python of the product's image: that of `rowkind dev`."""
+"""A program that serves the schema registry of `rowkind dev`, for the Python in the product's image."""
 
 
 class RegistryContainer:
-    """A schema registry in a container of its own: `url` for this machine, `INSIDE` for containers on `network`."""
+    """A schema registry in a container.
+
+    `url` is its address on this machine, `INSIDE` the one for containers on `network`.
+    """
 
     INSIDE = "http://registry:8081"
 
@@ -91,12 +94,12 @@ class RegistryContainer:
 
     @property
     def url(self) -> str:
-        """Where it answers this machine."""
+        """The registry's address on this machine."""
         return f"http://127.0.0.1:{self._container.get_exposed_port(8081)}"
 
     @contextmanager
     def running(self) -> Iterator[RegistryContainer]:
-        """The registry, answering, for the length of a `with` block."""
+        """Run the registry for the duration of a `with` block, which starts when the registry answers."""
         with self._container:
             until(self._answers, "a registry", lambda: str(self._container.get_logs()))
             yield self
@@ -110,7 +113,7 @@ class RegistryContainer:
 
 
 class KafkaContainer:
-    """One broker in a container: `address` for this machine, `INSIDE` for containers on the same `network`."""
+    """A broker in a container: `address` is for this machine, `INSIDE` for containers on the same `network`."""
 
     INSIDE = "kafka:9092"
 
@@ -136,14 +139,14 @@ class KafkaContainer:
         self.container = container.with_bind_ports(int(outside), int(outside)).with_envs(**settings)
 
     def create_topics(self, partitions: int, *names: str) -> None:
-        """Make the topics and wait until they exist."""
+        """Create topics and wait until they exist."""
         admin = self._admin()
         for topic in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
             topic.result()
 
     @contextmanager
     def running(self) -> Iterator[KafkaContainer]:
-        """The broker, answering, for the length of a `with` block."""
+        """Run the broker for the duration of a `with` block, which starts when the broker answers."""
         with self.container:
             self._wait()
             yield self

@@ -1,4 +1,4 @@
-"""The second client of the end-to-end tests: kcat, which sees bytes and headers and nothing of Rowkind."""
+"""The second client of the end-to-end tests: kcat, which knows bytes and headers, and nothing of Rowkind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _AFTER_KEY = "<<end of key>>"
 
 @dataclass(frozen=True)
 class Message:
-    """One Kafka message as kcat shows it; `None` is Kafka's null."""
+    """A Kafka message as kcat shows it; `None` is Kafka's null."""
 
     partition: int
     offset: int
@@ -24,19 +24,19 @@ class Message:
 
 @dataclass(frozen=True)
 class Kcat:
-    """kcat at `path`, talking to `broker`."""
+    """The kcat program at `path`, connected to `broker`."""
 
     path: str
     broker: str
 
     def produce(self, topic: str, messages: Sequence[tuple[bytes, bytes]], headers: dict[str, str]) -> None:
-        """Send (key, value) pairs, all with the same headers, and wait for the broker; b"" becomes null."""
+        """Send (key, value) pairs with the same headers and wait for the broker; b"" becomes null."""
         data = _BETWEEN.encode().join(key + _AFTER_KEY.encode() + value for key, value in messages)
         told = [argument for name, value in headers.items() for argument in ("-H", f"{name}={value}")]
         self._run("-P", "-t", topic, "-D", _BETWEEN, "-K", _AFTER_KEY, "-Z", *told, data=data)
 
     def consume(self, topic: str) -> list[Message]:
-        """Everything that is committed in the topic now, in the order of each partition."""
+        """Return all records committed in the topic, in the order of each partition."""
         fields = "%p\t%o\t%K\t%S\t%h\n%k%s"
         data = self._run(
             "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-X", "isolation.level=read_committed", "-f", fields
@@ -63,5 +63,5 @@ def _cut(data: bytes, size: int) -> tuple[bytes | None, bytes]:
 
 
 def _headers(text: str) -> dict[str, str]:
-    # kcat puts a comma between headers and quotes nothing; a comma inside a value is not followed by a name and "=".
+    # kcat separates headers by commas and quotes nothing; a comma within a value is not followed by a name and "=".
     return dict(part.split("=", 1) for part in re.split(r",(?=[\w.-]+=)", text) if part)

@@ -1,7 +1,7 @@
-"""A small shop: what happens in it, as its topics tell it, and what the example's two queries must then say.
+"""A small shop: its events, its topics, and the rows that the example's two queries must give.
 
-The rows are written with fastavro in Confluent's framing and sent by kcat; nothing here uses the product's codecs. The
-expected results are two loops over the live rows.
+The rows are written with fastavro in Confluent's framing and sent by kcat, without the product's codecs. The expected
+results are computed by two loops over the live rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KEYS: dict[Table, str] = {"orders": "order_id", "payments": "payment_id"}
 
 @dataclass(frozen=True)
 class Event:
-    """One change of one table."""
+    """A change of a table."""
 
     table: Table
     kind: Kind
@@ -61,7 +61,7 @@ class Event:
 
 
 def order(number: int, customer: str, amount: str, status: str = "new") -> dict[str, Any]:
-    """A row of the table orders."""
+    """Return a row of the table orders."""
     placed = datetime(2026, 1, 5, 8, number % 60, tzinfo=UTC)
     return {
         "order_id": number,
@@ -73,22 +73,22 @@ def order(number: int, customer: str, amount: str, status: str = "new") -> dict[
 
 
 def payment(number: int, order_id: int | None, paid: str, method: str | None = "card") -> dict[str, Any]:
-    """A row of the table payments."""
+    """Return a row of the table payments."""
     return {"payment_id": number, "order_id": order_id, "paid": Decimal(paid), "method": method}
 
 
 def insert(table: Table, *rows: dict[str, Any]) -> list[Event]:
-    """The rows appear."""
+    """Return events that insert the rows."""
     return [Event(table, "+I", row) for row in rows]
 
 
 def update(table: Table, old: dict[str, Any], **changed: Any) -> list[Event]:
-    """A row becomes another one."""
+    """Return events that update a row."""
     return [Event(table, "-U", old), Event(table, "+U", old | changed)]
 
 
 def delete(table: Table, *rows: dict[str, Any]) -> list[Event]:
-    """The rows go."""
+    """Return events that delete the rows."""
     return [Event(table, "-D", row) for row in rows]
 
 
@@ -122,13 +122,13 @@ CHAPTERS: Sequence[tuple[str, list[Event]]] = (
 
 
 class Tables:
-    """The live rows of both tables and what the queries of the example say about them."""
+    """The live rows of both tables, and the results of the example's queries over them."""
 
     def __init__(self) -> None:
         self._rows: dict[Table, dict[int, dict[str, Any]]] = {"orders": {}, "payments": {}}
 
     def apply(self, events: Iterable[Event]) -> None:
-        """Take in what happened."""
+        """Apply the events to the live rows."""
         for event in events:
             rows, key = self._rows[event.table], event.row[KEYS[event.table]]
             if event.kind in ("+I", "+U"):
@@ -137,7 +137,7 @@ class Tables:
                 assert rows.pop(key) == event.row, "the scenario takes back a row that is not there"
 
     def order_payments(self) -> Counter[Values]:
-        """Every order with each of its payments, or with NULLs if it has none."""
+        """Return every order with each of its payments, or with NULLs if it has none."""
         result: Counter[Values] = Counter()
         for order_id, row in self._rows["orders"].items():
             of_order = tuple(row[name] for name in ("order_id", "customer", "amount", "status"))
@@ -146,7 +146,7 @@ class Tables:
         return result
 
     def paid_orders(self, method: str = "") -> Counter[Values]:
-        """Every payment that belongs to an order, with what remains to be paid; those of one method, if it is said."""
+        """Return every payment of an order, with the remaining amount; only those of one method if it is given."""
         return Counter(
             (p["payment_id"], order_id, row["customer"], p["paid"], row["amount"] - p["paid"])
             for order_id, row in self._rows["orders"].items()
@@ -160,14 +160,14 @@ class Tables:
 
 @dataclass(frozen=True)
 class Teller:
-    """Tells the topics what happened: one run of kcat for each stretch of events of one table and kind."""
+    """Sends events to the topics: one run of kcat for each sequence of events of one table and kind."""
 
     client: Kcat
     topics: dict[Table, str]
     schema_ids: dict[Table, int]
 
     def tell(self, events: Iterable[Event]) -> None:
-        """Send the events in their order."""
+        """Send the events in order."""
         for (table, kind), stretch in groupby(events, key=lambda event: (event.table, event.kind)):
             messages = [(str(event.row[KEYS[table]]).encode(), self._value(table, event.row)) for event in stretch]
             self.client.produce(self.topics[table], messages, {"op": kind})
@@ -179,14 +179,14 @@ class Teller:
 
 
 class Reader:
-    """Reads result topics as a stranger would: bytes from kcat, the writer's schema by its id, fastavro."""
+    """Reads result topics with independent tools: bytes from kcat, the schema by its id, fastavro."""
 
     def __init__(self, client: Kcat, schema_by_id: Callable[[int], Any]) -> None:
         self._client = client
         self._schema_by_id = schema_by_id
 
     def retract_topic(self, topic: str) -> Counter[Values]:
-        """The rows that a retract topic stands for; a retraction must follow the row that it takes back."""
+        """Return the rows that a retract topic stands for; a retraction must follow the row that it retracts."""
         rows: Counter[Values] = Counter()
         for message in self._client.consume(topic):
             kind, row = message.headers["op"], self._row(message)
@@ -196,7 +196,7 @@ class Reader:
         return +rows
 
     def upsert_topic(self, topic: str) -> Counter[Values]:
-        """The rows that an upsert topic stands for: the last value of each key."""
+        """Return the rows that an upsert topic stands for: the last value of each key."""
         rows: dict[bytes, Values] = {}
         for message in self._client.consume(topic):
             assert message.key is not None, f"no key at {message.partition}:{message.offset}"

@@ -1,4 +1,4 @@
-"""The instruments of the end-to-end tests agree with each other before anything is measured with them."""
+"""The tools of the end-to-end tests are checked before the tests rely on them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The compose file, started: as much of it as can be built here, and what it says of restarts and volumes.
+"""The compose file, started with the images that can be built here: results, metrics and restarts.
 
-The broker is the tests' own image, the registry that of `rowkind dev`, Prometheus this machine's; Grafana is left out.
+The broker is the tests' own image, the registry is that of `rowkind dev`, and Prometheus is this machine's. Grafana is
+left out.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 DEPLOY = ROOT / "deploy"
 SECONDS = 240.0
 OUTSIDE = "127.0.0.1:19092"
-"""Where the broker answers this machine, as the file says."""
+"""The broker's address on this machine, according to the compose file."""
 
 
 def _standing_in(image: str, ports: dict[str, str]) -> dict[str, Any]:
-    """The compose file with images that are here, and these ports alone on this machine."""
+    """Return the compose file with images that exist here, and with only these ports published on this machine."""
     compose: dict[str, Any] = YAML(typ="safe").load(DEPLOY / "compose.yaml")
-    # Debian's compose is older than the key.
+    # Debian's version of compose does not know this key.
     del compose["name"]
     services = compose["services"]
     del services["grafana"], compose["volumes"]["grafana"]
@@ -57,35 +58,35 @@ def _standing_in(image: str, ports: dict[str, str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Composed:
-    """A running compose file, whose job serves `port`, and the Prometheus in it."""
+    """A running compose file, whose job serves `port`, and its Prometheus."""
 
     command: tuple[str, ...]
     port: int
     prometheus: Prometheus
 
     def run(self, *arguments: str) -> str:
-        """What compose says to a command."""
+        """Run a compose command and return its output."""
         done = subprocess.run([*self.command, *arguments], capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
     def written(self) -> float:
-        """Changes that the job has written since it started; none while it does not answer."""
+        """Return the number of changes that the job has written since it started; 0 while it does not answer."""
         _, metrics = get(self.port, "/metrics")
         return sum(map(float, re.findall(r"^rowkind_rows_out_total\{.*\} (\S+)$", metrics, re.MULTILINE)))
 
     def said(self) -> str:
-        """The ends of all logs."""
+        """Return the last lines of all logs."""
         return self.run("logs", "--tail", "30")
 
     def container(self, service: str) -> str:
-        """The id of a service's container."""
+        """Return the id of a service's container."""
         return self.run("ps", "-q", service).strip()
 
 
 @pytest.fixture
 def composed(rowkind_image: str, tmp_path: Path) -> Iterator[Composed]:
-    """All services, started, and everything gone in the end."""
+    """All services, running; everything is removed at the end."""
     require_daemon()
     prometheus.require()
     spellings = (("docker", "compose"), ("docker-compose",))
@@ -106,7 +107,7 @@ def composed(rowkind_image: str, tmp_path: Path) -> Iterator[Composed]:
 
 
 def test_the_composed_job_writes_is_watched_and_gets_over_a_broker_that_ends(composed: Composed, kcat: str) -> None:
-    """A stranger reads its results, Prometheus has metrics and alerts, and a broker that comes back has its topics."""
+    """The results can be read, Prometheus has metrics and alerts, and the job continues after the broker restarts."""
     until(lambda: composed.written() > 0, "the first results", composed.said, SECONDS)
     read = Kcat(kcat, OUTSIDE).consume("paid-orders")
     assert read

@@ -1,4 +1,4 @@
-"""The product's image as a cluster would run it: without rights, without a writable root, stopped by SIGTERM."""
+"""The product's image as a cluster runs it: without privileges, with a read-only root, stopped by SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
 JARS = "/opt/rowkind/lib/python3*/site-packages/pyspark/jars/*.jar /opt/rowkind/share/rowkind/s3a-*/*.jar"
 LARGEST = 900_000_000
-"""Bytes of all layers, unpacked."""
+"""The limit for the size of all layers together, unpacked, in bytes."""
 
-# Everything that a pod of the Helm chart takes away.
+# All restrictions of a pod of the Helm chart.
 CONFINED = ("--rm", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 
 
 def test_the_image_runs_as_a_numbered_user_without_rights(rowkind_image: str) -> None:
-    """The user is a number that is not 0, so that Kubernetes can check it before it starts the container."""
+    """The user is a number other than 0, so that Kubernetes can check it before it starts the container."""
     assert _inspect(rowkind_image)["Config"]["User"] == "10001:10001"
 
 
 def test_the_image_prints_its_help_on_a_read_only_root_without_network(rowkind_image: str) -> None:
-    """The command works with nothing writable but /tmp and no capability."""
+    """The command works without capabilities and with only /tmp writable."""
     done = _docker("run", *CONFINED, "--network", "none", rowkind_image, "--help")
     assert done.returncode == 0, done.stderr
     assert "Usage: rowkind" in done.stdout
 
 
 def test_a_job_file_that_is_not_there_is_refused_with_code_2(rowkind_image: str) -> None:
-    """The command's exit code is the container's."""
+    """The container has the command's exit code."""
     done = _docker("run", *CONFINED, "--network", "none", rowkind_image, "check", "/nowhere/job.yaml")
     assert done.returncode == 2, done.stderr
     assert "/nowhere/job.yaml" in done.stderr
@@ -45,7 +45,7 @@ def test_a_job_file_that_is_not_there_is_refused_with_code_2(rowkind_image: str)
 
 @pytest.mark.parametrize("engine", ["memory", "spark"])
 def test_the_image_tries_the_example_on_either_engine(rowkind_image: str, engine: str) -> None:
-    """The image has what a job needs: for Spark that is Java, a name for the user, and RocksDB with /tmp noexec."""
+    """The image has everything that a job needs; for Spark: Java, a user name, and RocksDB with /tmp noexec."""
     example = f"{ROOT / 'examples' / 'orders-payments'}:/etc/rowkind:ro"
     changes = [
         {"table": "orders", "op": "+I", "row": {"order_id": 1, "customer": "Ada", "amount": "10.00", "status": "new"}},
@@ -60,7 +60,7 @@ def test_the_image_tries_the_example_on_either_engine(rowkind_image: str, engine
 
 
 def test_the_image_says_what_it_is_and_how_to_ask_for_its_health(rowkind_image: str) -> None:
-    """Labels, the exec form of the entry point and a health check are part of the image."""
+    """Labels, an entry point in exec form and a health check are part of the image."""
     config = _inspect(rowkind_image)["Config"]
     assert config["Entrypoint"] == ["rowkind"]
     labels = {name.removeprefix("org.opencontainers.image."): value for name, value in config["Labels"].items()}
@@ -75,7 +75,7 @@ def test_the_image_says_what_it_is_and_how_to_ask_for_its_health(rowkind_image: 
 
 
 def test_a_read_only_root_leaves_what_the_image_names(rowkind_image: str) -> None:
-    """The user writes to the two volumes of the image, and nowhere else."""
+    """The user can write to the image's two volumes, and nowhere else."""
     assert _inspect(rowkind_image)["Config"]["Volumes"].keys() == {"/var/lib/rowkind", "/tmp"}
     script = "touch /var/lib/rowkind/a /tmp/a && ! touch /opt/rowkind/a /etc/a /a 2> /dev/null && id -u"
     done = _docker("run", "--rm", "--read-only", "--network", "none", "--entrypoint", "sh", rowkind_image, "-c", script)
@@ -83,7 +83,7 @@ def test_a_read_only_root_leaves_what_the_image_names(rowkind_image: str) -> Non
 
 
 def test_nothing_that_builds_or_installs_is_in_the_image(rowkind_image: str) -> None:
-    """No compiler, no pip of the base's or of ours, and no tool of the tests."""
+    """The image has no compiler, no pip of the base or of Rowkind, and no test tool."""
     script = """
         for tool in cc gcc g++ clang make javac pip pip3 wheel pytest mypy ruff; do command -v $tool; done
         find / -xdev \\( -path /proc -o -path /sys \\) -prune -o \\
@@ -95,12 +95,12 @@ def test_nothing_that_builds_or_installs_is_in_the_image(rowkind_image: str) -> 
 
 
 def test_the_image_is_no_larger_than_it_has_to_be(rowkind_image: str) -> None:
-    """All layers together, unpacked, with a base like the official slim one."""
+    """All layers together, unpacked, stay below the limit with a base like the official slim image."""
     assert _inspect(rowkind_image)["Size"] < LARGEST
 
 
 def test_the_image_has_its_bill_of_materials(rowkind_image: str) -> None:
-    """Every Python package of the lock file, every jar that is there, and Debian's packages."""
+    """It lists every Python package of the lock file, every jar in the image, and Debian's packages."""
     where = "/opt/rowkind/share/rowkind/sbom.json"
     bill = json.loads(_docker("run", *CONFINED, "--entrypoint", "cat", rowkind_image, where).stdout)
     assert bill["bomFormat"] == "CycloneDX"
@@ -117,7 +117,7 @@ def test_the_image_has_its_bill_of_materials(rowkind_image: str) -> None:
 
 
 def test_spark_starts_with_the_classes_that_the_image_has_ready(rowkind_image: str) -> None:
-    """The archive that is packed in the image belongs to its Java and its jars, so no other one is made."""
+    """The class archive in the image belongs to its Java and its jars, so Spark creates no other one."""
     script = "rowkind try /opt/rowkind/lib/python3*/site-packages/rowkind/examples/shop/job.yaml --sink top_products "
     changes = "/opt/rowkind/lib/python3*/site-packages/rowkind/examples/shop/changes.jsonl"
     script += f"--changes {changes} --engine spark > /dev/null && ls .cache/rowkind /opt/rowkind/share/rowkind"

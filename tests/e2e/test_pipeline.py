@@ -1,6 +1,6 @@
-"""The example's job from end to end: kcat sends, its image works, kcat reads, and fastavro and two loops judge.
+"""The example's job from end to end: kcat sends, the image runs, kcat reads; fastavro and two loops check the results.
 
-Broker, schema registry and job are containers; nothing that judges shares code with the product.
+Broker, schema registry and job are containers. The checks share no code with the product.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEMORY = "2g"
 
 @dataclass(frozen=True)
 class Shop:
-    """The example's job over topics of its own, with a teller before it and a reader behind it."""
+    """The example's job over separate topics, with a sender for its inputs and a reader for its results."""
 
     folder: Path
     prefix: str
@@ -51,12 +51,12 @@ class Shop:
         return self.folder / "job.yaml"
 
     def happens(self, events: list[Event]) -> None:
-        """The events are told to the topics and to the expectation."""
+        """Send the events to the topics, and apply them to the expected results."""
         self.tables.apply(events)
         self.teller.tell(events)
 
     def agrees(self, method: str = "") -> bool:
-        """Whether both result topics stand for what the queries say now, the second for one method's payments."""
+        """Return whether both result topics have the expected rows, the second one for payments of one method only."""
         return self.reader.retract_topic(
             f"{self.prefix}-order-payments"
         ) == self.tables.order_payments() and self.reader.upsert_topic(
@@ -64,7 +64,7 @@ class Shop:
         ) == self.tables.paid_orders(method)
 
     def differences(self) -> str:
-        """What is there and what should be."""
+        """Return the actual and the expected rows."""
         return (
             f"retract topic {self.reader.retract_topic(f'{self.prefix}-order-payments')}\n"
             f"     expected {self.tables.order_payments()}\n"
@@ -75,7 +75,7 @@ class Shop:
 
 @pytest.fixture
 def shop(kafka: KafkaContainer, registry: RegistryContainer, kcat: str, tmp_path: Path) -> Shop:
-    """The example's job file with its topics and its name under a prefix, its topics made by the command line."""
+    """The example's job file, with a prefix for its name and topics. The command line has created its result topics."""
     prefix = tmp_path.name.replace("_", "-")
     text = re.sub(r"(topic: |job: )([\w-]+)", rf"\g<1>{prefix}-\g<2>", EXAMPLE.read_text())
     text = re.sub(r"^registry: .*$", 'registry: {url: "${REGISTRY}"}', text, flags=re.MULTILINE)
@@ -106,7 +106,7 @@ def shop(kafka: KafkaContainer, registry: RegistryContainer, kcat: str, tmp_path
 
 @pytest.fixture
 def volume() -> Iterator[str]:
-    """A volume for the checkpoint, which outlives containers."""
+    """A volume for the checkpoint, which outlives the containers."""
     made = docker.from_env().volumes.create()
     yield made.name
     made.remove()
@@ -117,7 +117,7 @@ Runs = Callable[..., AbstractContextManager[DockerContainer]]
 
 @pytest.fixture
 def runs(shop: Shop, rowkind_image: str, volume: str) -> Runs:
-    """Runs the job in the product's image, with its checkpoint on a volume."""
+    """Return a function that runs the job in the product's image, with its checkpoint on a volume."""
 
     def run(*options: str) -> DockerContainer:
         container = _confined(shop, rowkind_image, *options).with_env("CHECKPOINT", "/var/lib/rowkind/checkpoint")
@@ -127,7 +127,10 @@ def runs(shop: Shop, rowkind_image: str, volume: str) -> Runs:
 
 
 def _confined(shop: Shop, image: str, *options: str) -> DockerContainer:
-    """The job in the product's image, confined as by the Helm chart and to its memory, on the broker's network."""
+    """Return the job in the product's image.
+
+    It is confined as by the Helm chart, with limited memory, on the broker's network.
+    """
     return (
         DockerContainer(image)
         .with_network(shop.kafka.network)
@@ -141,7 +144,7 @@ def _confined(shop: Shop, image: str, *options: str) -> DockerContainer:
 
 
 def test_the_image_runs_the_job_through_every_chapter_a_kill_a_stop_and_an_upgrade(shop: Shop, runs: Runs) -> None:
-    """After each chapter, told while it runs or is down, both topics are what SQL says; then those of another query."""
+    """After each chapter, read while it runs or is down, both topics agree with SQL, and so do those of a new query."""
     first, second, third, fourth, fifth = CHAPTERS
     with runs() as job:
         container = job.get_wrapped_container()
@@ -178,7 +181,7 @@ def test_the_image_runs_the_job_through_every_chapter_a_kill_a_stop_and_an_upgra
 def test_the_image_goes_on_from_a_checkpoint_on_s3_with_nothing_else_left(
     shop: Shop, rowkind_image: str, tmp_path: Path
 ) -> None:
-    """One with a new volume takes over from one that was killed; no jars are fetched, since the image has them."""
+    """After a kill, a container with a new volume continues from S3, and downloads no jars, which the image has."""
     (first, second, *_) = CHAPTERS
     network = docker.from_env().networks.get(shop.kafka.network.id)
     with S3(tmp_path / "s3", host=network.attrs["IPAM"]["Config"][0]["Gateway"]) as s3:
@@ -211,7 +214,7 @@ def _of_the_page() -> list[str]:
 
 
 def _given(command: str, container: Container, job: str) -> str:
-    """What the command says when Docker, instead of Kubernetes, gives it to the container."""
+    """Run a command in the container with Docker instead of Kubernetes, and return its output."""
     words = command.replace("shop-rowkind-0 --", str(container.id)).partition(" < job.yaml")[0].split()
     done = subprocess.run(
         ["docker", "exec", *words], input=job, capture_output=True, text=True, check=False, timeout=SECONDS
@@ -240,6 +243,6 @@ def _said(container: Container) -> str:
 
 
 def _port(container: Container) -> int:
-    """Where the job's pages are just now; Docker takes another port at each start."""
+    """Return the current port of the job's pages; Docker assigns another one at each start."""
     container.reload()
     return int(container.ports["8080/tcp"][0]["HostPort"])

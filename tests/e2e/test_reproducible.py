@@ -1,4 +1,4 @@
-"""The image, built twice from nothing, has the same files: ROWKIND_REPRODUCIBLE=1 asks for it, ten minutes."""
+"""The image has the same files if it is built twice from nothing (ROWKIND_REPRODUCIBLE=1; takes ten minutes)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ pytestmark = [
 
 _BUILD = ("--quiet", "--no-cache", "--file", "deploy/Dockerfile", "--build-arg", f"BASE={BASE_IMAGE}")
 
-# Java's archives of classes: threads write into them. They belong to the files below.
+# Java's class archives differ because several threads write to them. They are made of the files below.
 _ARCHIVE = re.compile(r"opt/java/lib/server/classes\.jsa|opt/rowkind/share/rowkind/classes-\w+\.jsa\.zst")
 _TIMED = re.compile(r"opt/java/bin/java|opt/java/lib/modules|.*/pyspark/jars/.*\.jar")
 _TIME = 315532800
-"""1980, in Unix time."""
+"""1980, in seconds of Unix time."""
 
 
 def test_whoever_builds_the_image_again_has_the_same_files() -> None:
-    """Names, rights and contents; and the times of Java and the jars, which a build of another day must not change."""
+    """Names, permissions and contents agree; times of Java and the jars are fixed, as their archives depend on them."""
     require_daemon()
     first, second = (_files() for _ in range(2))
     assert first.keys() == second.keys()
@@ -35,7 +35,7 @@ def test_whoever_builds_the_image_again_has_the_same_files() -> None:
 
 
 def _files() -> dict[str, tuple[int, int, str]]:
-    """Mode, owner and digest of each file of an image that is built with no layer of an earlier one."""
+    """Return mode, owner and digest of each file of an image that is built without cached layers."""
     container = _docker("create", _docker("build", *_BUILD, "."))
     found = {}
     with (

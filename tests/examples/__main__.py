@@ -1,4 +1,4 @@
-"""`python -m tests.examples` writes the changes of the examples anew whose changes are generated."""
+"""`python -m tests.examples` writes the generated changes files of the examples."""
 
 from __future__ import annotations
 

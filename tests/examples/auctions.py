@@ -1,11 +1,12 @@
 """Events of Nexmark's auction site: people, the auctions that they open, and bids.
 
-After the benchmark's generator (Tucker et al., "NEXMark: A Benchmark for Queries over Data Streams"), with more people
-and auctions among the events because there are few: most bids go to the newest auctions, most auctions to few sellers.
-Every event has a time of its own, and no two bids on one auction the same price, so that no rank has ties.
+The events follow the benchmark's generator (Tucker et al., "NEXMark: A Benchmark for Queries over Data Streams"), with
+a greater share of people and auctions because there are few events. Most bids are for the newest auctions, and most
+auctions have few sellers. Every event has a unique time, and no two bids on one auction have the same price, so no rank
+has ties.
 
-A minute of one event a second is followed by hours without any, so that a few hundred are in many windows of ten
-seconds and on several days. They are out of order, by less than the delay of the example's watermarks.
+A minute with one event per second is followed by hours without events, so that a few hundred events are in many windows
+of ten seconds and on several days. They are out of order by less than the delay of the example's watermarks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 Event = dict[str, Any]
 
 DELAY = timedelta(seconds=4)
-"""How far behind others an event may come."""
+"""The greatest delay of an event compared with other ones."""
 
 _START = datetime(2026, 3, 1, 5, 0, 3, tzinfo=UTC)
 _MINUTE, _PAUSE = 60, timedelta(hours=7)
@@ -29,7 +30,7 @@ _FIRST_ID = 1100
 
 
 def events(seed: int, count: int) -> Iterator[Event]:
-    """So many events as lines of a file of changes, behind those of the side input of q13."""
+    """Yield the given number of events as lines of a changes file, after the rows of the side input of q13."""
     rng = random.Random(seed)
     yield from (_change("side_input", {"key": _FIRST_ID + key, "value": _letters(rng)}) for key in range(0, 90, 2))
     prices: dict[int, set[int]] = {}
@@ -53,7 +54,7 @@ def events(seed: int, count: int) -> Iterator[Event]:
 
 
 def shuffled(seed: int, count: int) -> list[Event]:
-    """Events in another order, in which none is later than the delay either."""
+    """Return the events in another order, in which none is later than the delay."""
     rng = random.Random(seed)
     first = datetime.min.replace(tzinfo=UTC)
 
@@ -65,7 +66,7 @@ def shuffled(seed: int, count: int) -> list[Event]:
 
 
 def _time(rng: random.Random, number: int, taken: set[datetime]) -> datetime:
-    """When an event was, up to three seconds before its turn."""
+    """Return the time of an event, up to three seconds before its turn."""
     turn = _START + number // _MINUTE * _PAUSE + timedelta(seconds=number % _MINUTE)
     while (at := turn - timedelta(milliseconds=rng.randrange(3_000))) in taken:
         pass

@@ -1,4 +1,4 @@
-"""The example jobs, the changes that lie beside them, and the tables that those changes stand for."""
+"""The example jobs, the changes that are stored with them, and the tables that result from these changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rowkind.service.query import trial
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("school", "shop", "nexmark", "tpch")
 GENERATED = ("nexmark", "tpch")
-"""The examples that come with changes, and those of them whose changes are generated."""
+"""The examples that are stored with changes, and those whose changes are generated."""
 
 _CLOSES, _BEGINNING = "closes", datetime.min.replace(tzinfo=UTC)
 
@@ -38,27 +38,27 @@ Batch = Mapping[str, Rows]
 
 @cache
 def example(name: str) -> Job:
-    """The job of an example, with nothing set in the environment."""
+    """Return the job of an example, with an empty environment."""
     return load(EXAMPLES / name / "job.yaml", {})
 
 
 def stored_lines(name: str) -> list[str]:
-    """The changes that lie beside a job."""
+    """Return the changes that are stored with a job."""
     return (EXAMPLES / name / "changes.jsonl").read_text().splitlines()
 
 
 def batches(job: Job, lines: Sequence[str], rows: int) -> list[trial.TrialBatch]:
-    """Lines of changes in batches of so many, as `rowkind try` takes them."""
+    """Return lines of changes in batches of the given number of rows, as `rowkind try` reads them."""
     return trial.read(job, lines, "changes.jsonl", rows)
 
 
 def every_query() -> list[tuple[str, str]]:
-    """Each example with each of its sinks."""
+    """Return each example with each of its sinks."""
     return [(name, sink) for name in NAMES for sink in example(name).sinks]
 
 
 class Inputs:
-    """The rows that the changes so far leave in each table of a job: by primary key, or all of a table without one."""
+    """The rows in each table of a job after the changes so far: by primary key, or by arrival without one."""
 
     def __init__(self, job: Job) -> None:
         self._records = {name: declared(job, name) for name in job.tables}
@@ -68,7 +68,7 @@ class Inputs:
         self._found: dict[str, pa.Table] = {}
 
     def apply(self, batch: Batch, now: int = 0) -> None:
-        """Take in a batch that is processed at this time, in ms."""
+        """Apply a batch that is processed at the time `now`, in ms."""
         at = datetime.fromtimestamp(now / 1000, UTC)
         for table, rows in batch.items():
             live = self._rows[table]
@@ -82,7 +82,7 @@ class Inputs:
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """All tables as they stand, and each once more as `<name>_processed`, with the time at which a row came."""
+        """All current tables, and each again as `<name>_processed` with the processing time of each row."""
         for name in self._records.keys() - self._found.keys():
             payloads, times = zip(*self._rows[name].values(), strict=True) if self._rows[name] else ((), ())
             self._found[name] = _table(self._records[name], list(payloads))
@@ -91,7 +91,7 @@ class Inputs:
         return dict(self._found)
 
     def watermark(self, tables: Iterable[str]) -> datetime:
-        """How far these tables have come in time together, those of them that have a watermark."""
+        """Return the least watermark of the tables that have one."""
         marks, present = [datetime.max.replace(tzinfo=UTC)], self.tables
         for name in tables:
             if (of := self._settings[name].watermark) is not None and isinstance(of.delay, int):
@@ -101,7 +101,7 @@ class Inputs:
 
     def _key(self, table: str, rows: Rows) -> list[object]:
         if not self._keys[table]:
-            # Only append tables of the examples have no primary key: nothing is looked up.
+            # Only append tables of the examples have no primary key, and their rows are never looked up.
             return list(np.asarray(rows.seq).tolist())
         read = codec.read(self._records[table], rows.payload)
         return list(zip(*(read.column(column).to_pylist() for column in self._keys[table]), strict=True))
@@ -113,10 +113,10 @@ def _table(record: Record, payloads: list[bytes]) -> pa.Table:
 
 
 class InDuckDB:
-    """Queries of a job over finished tables, in DuckDB.
+    """Queries of a job over complete tables, in DuckDB.
 
-    What DuckDB cannot read is written for it in a file of this folder, `<example>/<sink>.sql`. Of a query whose rows
-    come once, when a watermark has passed, the last column is `closes`: the time that has to be passed.
+    Queries that DuckDB does not support are rewritten for it in a file of this folder, `<example>/<sink>.sql`. If a
+    query emits its rows once, after a watermark, its last column is `closes`: the time that the watermark has to pass.
     """
 
     def __init__(self, job: Job) -> None:
@@ -137,13 +137,13 @@ class InDuckDB:
         self._shown = dict(tables)
 
     def rows(self, sink: str, value: Record, until: datetime | None = None) -> Counter[str]:
-        """The rows of a sink's query, under the record `value`; where they come once, those that close until then."""
+        """Return the rows of a sink's query in the types of `value`; of final rows, those that close up to `until`."""
         found = self._result(sink, value, until)
         columns = dict(zip(found.column_names, (each.combine_chunks() for each in found.columns), strict=True))
         return bag(value, codec.encode(value, columns, found.num_rows))
 
     def values(self, sink: str, value: Record, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
-        """The same as tuples of plain values."""
+        """Return the same rows as tuples of plain values."""
         return Counter(tuple(row.values()) for row in self._result(sink, value, until).to_pylist())
 
     def _result(self, sink: str, value: Record, until: datetime | None) -> pa.Table:
@@ -164,10 +164,10 @@ def _translated(sql: str) -> str:
 
 
 def unmatched(node: str, changes: Changes) -> None:
-    """The examples take back nothing that is not there."""
+    """Fail: the examples have no unmatched retractions."""
     raise AssertionError(f"{node}: {len(changes)} unmatched of kinds {changes.kind.tolist()}")
 
 
 def bag(value: Record, payloads: pa.BinaryArray) -> Counter[str]:
-    """Rows as a multiset of their JSON."""
+    """Return rows as a multiset of their JSON."""
     return Counter(json.dumps(row) for row in decode(value, payloads))

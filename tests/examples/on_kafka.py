@@ -1,4 +1,4 @@
-"""The example jobs on a broker: their changes told to their topics, and all their sinks run as one query."""
+"""The example jobs on a broker: their changes are written to topics, and all their sinks run as one query."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from rowkind.service.query.topics import register as register_schemas
 from tests.examples.jobs import EXAMPLES, batches, stored_lines
 
 _BY_KEY = -1
-"""Lets the producer choose a partition."""
+"""The partition number that lets the producer choose."""
 
 
 class OnKafka:
-    """One example with topics of its own. A batch of a query takes at most `max_rows` changes from its topics."""
+    """One example with its own topics. A batch of a query reads at most `max_rows` changes."""
 
     def __init__(self, name: str, servers: str, folder: Path, max_rows: int) -> None:
         environment = {"KAFKA": servers, "SCHEMAS": str(folder / "schemas"), "CHECKPOINT": str(folder / "checkpoint")}
@@ -47,11 +47,11 @@ class OnKafka:
         self._tell(stored_lines(name))
 
     def topic(self, name: str) -> str:
-        """The topic of a sink."""
+        """Return the topic of a sink."""
         return self.job.sinks[name].topic
 
     def run(self, spark: SparkSession) -> None:
-        """Run all sinks, which are one query, until everything has been read."""
+        """Run all sinks as one query until everything has been read."""
         register(spark)
         ids = {name: register_schemas(sink, self._connection) for name, sink in self.sinks.items()}
         drain = self._folder / "drain"
@@ -70,7 +70,7 @@ class OnKafka:
         assert producer.flush(60) == 0, "the broker did not take everything"
 
     def _send(self, producer: Producer, table: str, rows: Rows) -> None:
-        """The rows of a table under its key, in their order; a table without one goes to two partitions in turn."""
+        """Send the rows of a table in order, by its key, or alternately to two partitions if it has no key."""
         of, record = self.job.tables[table], declared(self.job, table)
         values = frame(self.registry.register(f"{of.topic}-value", record), rows.payload)
         keys: pa.Array = pa.nulls(len(values), pa.binary())

@@ -1,4 +1,4 @@
-"""The events of the Nexmark example."""
+"""The generated events of the Nexmark example."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SEED, COUNT = 1, 300
 
 
 def stored() -> str:
-    """What the example's file of changes holds."""
+    """Return the content of the example's changes file."""
     return "".join(json.dumps(event) + "\n" for event in events(SEED, COUNT))
 
 
 def test_the_stored_events_are_those_of_the_generator() -> None:
-    """The file of changes beside the job is what `python -m tests.examples` writes."""
+    """The stored changes file equals the output of `python -m tests.examples`."""
     assert (EXAMPLES / "nexmark" / "changes.jsonl").read_text() == stored()
 
 
 def test_no_rank_over_the_events_has_ties() -> None:
-    """Times are all different, and so are the prices of bids on one auction, whatever the seed."""
+    """Times are unique, and so are the prices of the bids on an auction, for any seed."""
     for seed in range(5):
         rows = [event["row"] for event in events(seed, 400) if event["table"] != "side_input"]
         bids = Counter((row["auction"], row["price"]) for row in rows if "bidder" in row)
@@ -36,7 +36,7 @@ def test_no_rank_over_the_events_has_ties() -> None:
 
 @pytest.mark.parametrize("order", [events, shuffled])
 def test_no_event_is_late(order: Callable[[int, int], Iterable[Event]]) -> None:
-    """Some come behind others that were later, by less than the delay."""
+    """Some events are out of order, but by less than the delay of the watermark."""
     for seed in range(5):
         rows = [event["row"] for event in order(seed, 400) if event["table"] != "side_input"]
         times = [datetime.fromisoformat(row["dateTime"]) for row in rows]

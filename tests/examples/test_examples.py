@@ -1,4 +1,4 @@
-"""Every query of every example, in memory: over its own changes and over random ones, against DuckDB."""
+"""Every query of every example in memory, over its own changes and random ones, compared with DuckDB."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ NAMED = [f"{name}-{sink}" for name, sink in QUERIES]
 
 
 class Check:
-    """One query of a job, run batch by batch and held against DuckDB after each.
+    """One query of a job, run batch by batch and compared with DuckDB after each.
 
-    Rows that come once, when a watermark has passed, are those of the windows that it has passed.
+    Rows that are emitted once, after a watermark, are compared for the windows that the watermark has passed.
     """
 
     def __init__(self, job: Job, sink: PhysicalSink) -> None:
@@ -53,13 +53,13 @@ class Check:
         self.reads = [node.source.table for node in walk(sink) if isinstance(node, PhysicalScan)]
 
     def batch(self, number: int, rows: Batch, tables: dict[str, pa.Table], until: datetime | None = None) -> None:
-        """One more batch, and after it the tables as they stand and how far they have come in time."""
+        """Run one more batch; `tables` are the tables after it, and `until` is their watermark."""
         self._take(self._engine.batch(rows, now=now_of(number))[self._sink.name])
         self._duckdb.show(tables)
         assert self.rows == self._duckdb.rows(self._sink.name, self._sink.value, until), f"batch {number}"
 
     def end(self, number: int) -> None:
-        """The end of time, which passes everything."""
+        """End the input, which passes every window."""
         self._take(self._engine.batch({}, now=now_of(number), ended=True)[self._sink.name])
         assert self.rows == self._duckdb.rows(self._sink.name, self._sink.value), "in the end"
 
@@ -71,13 +71,13 @@ class Check:
 
 
 def now_of(number: int) -> int:
-    """The time of a batch, in ms: a few of them are in one window of the time of processing."""
+    """Return the time of a batch in ms; a processing-time window contains a few batches."""
     return number * 3_000
 
 
 @pytest.mark.parametrize(("name", "sink"), QUERIES, ids=NAMED)
 def test_an_example_gives_what_duckdb_gives_after_every_batch(name: str, sink: str) -> None:
-    """Over the changes that lie beside the job, in batches of 17 lines and in one; rows are left in the end."""
+    """In batches of 17 lines and in one batch of the stored changes, every query equals DuckDB's and is not empty."""
     job = example(name)
     planned = plan(job, sink)
     lines = stored_lines(name)
@@ -93,7 +93,7 @@ def test_an_example_gives_what_duckdb_gives_after_every_batch(name: str, sink: s
 @pytest.mark.parametrize("seed", seeds())
 @pytest.mark.parametrize(("name", "sink"), [each for each in QUERIES if each[0] not in GENERATED])
 def test_random_changes_give_what_duckdb_gives(name: str, sink: str, seed: int) -> None:
-    """Over random changes of the tables that the query reads, with times that are all different."""
+    """Over random changes of the tables that the query reads, with unique times, every result equals DuckDB's."""
     job = example(name)
     planned = plan(job, sink)
     world = World.of(job, bare_updates(planned), seed, distinct_times=True)
@@ -105,7 +105,7 @@ def test_random_changes_give_what_duckdb_gives(name: str, sink: str, seed: int) 
 @pytest.mark.parametrize("seed", [2])
 @pytest.mark.parametrize("sink", example("nexmark").sinks)
 def test_other_auctions_give_what_duckdb_gives(sink: str, seed: int) -> None:
-    """Nexmark's queries over other events than the stored ones, in another order and other batches."""
+    """Over other events than the stored ones, in another order and other batches, Nexmark's queries equal DuckDB's."""
     job = example("nexmark")
     lines = [json.dumps(event) for event in shuffled(seed, 240)]
     check, inputs = Check(job, plan(job, sink)), Inputs(job)

@@ -1,4 +1,4 @@
-"""The example with functions of its own, whose queries no other engine knows, over the changes beside it."""
+"""The example with Python functions, which no other engine can run, over its stored changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXPECTED: dict[str, list[list[Any]]] = {
 @pytest.mark.parametrize("sink", EXPECTED)
 @pytest.mark.parametrize("rows", [1, 5, 99])
 def test_the_functions_of_the_example_follow_its_changes(sink: str, rows: int) -> None:
-    """In batches of any size the rows that are left in the end are those of what is left of products and reviews."""
+    """For batches of any size, the result is that of the remaining products and reviews."""
     job = example("reviews")
     changes = batches(job, stored_lines("reviews"), rows)
     lines = trial.results(job, plan(job, sink), changes, trial.in_memory(print), fold=True)

@@ -1,4 +1,4 @@
-"""The notebook that comes with Rowkind."""
+"""The example notebook."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_the_notebook_runs_and_shows_plan_and_rows() -> None:
-    """Every cell runs; the plan is a page, and the payment is in the end one of the second order."""
+    """Every cell runs, the plan is shown as a page, and the payment ends up with the second order."""
     found = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
-    assert not any(cell.get("outputs") for cell in found.cells), "what a machine has written is kept out of it"
+    assert not any(cell.get("outputs") for cell in found.cells), "clear the outputs before you commit the notebook"
     run = copy.deepcopy(found)
     NotebookClient(run, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(EXAMPLES)}}).execute()
 

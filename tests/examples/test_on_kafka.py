@@ -1,4 +1,4 @@
-"""The queries of the school, of Nexmark and of the reviews through Kafka and Spark: what their topics say."""
+"""The queries of the examples school, Nexmark and reviews on Kafka and Spark: the content of their topics."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from tests.run.results import Results
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 JOBS = {"school": 25, "nexmark": 160}
-"""The jobs, and how many changes make a batch: there are two or three."""
+"""The jobs with their changes per batch, which give two or three batches."""
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_query_gives_on_kafka_what_duckdb_gives(
     name: str, spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    """All result topics of a job, written by one query, fold to their results and take back only what is there."""
+    """All result topics of a job, written by one query, fold to DuckDB's results without unmatched retractions."""
     on_kafka = OnKafka(name, broker.bootstrap_servers, tmp_path, JOBS[name])
     job, inputs = example(name), Inputs(example(name))
     inputs.apply(batches(job, stored_lines(name), 1_000)[0])
     duckdb = InDuckDB(job)
     duckdb.show(inputs.tables)
-    # Of rows that come once those are there that close before the last pause: the topics have not come to their end.
+    # The topics have not ended, so only the final rows that close before the last pause must be there.
     pause, wrong = inputs.watermark(job.tables) - timedelta(hours=1), []
     on_kafka.run(spark)
     for sink in on_kafka.sinks:
         results = Results(on_kafka, sink)
         value, found = on_kafka.sinks[sink].value, results.rows()
         if sink == "q12":
-            # When a bid was processed only the run knows. Whose it is, and that it was once, is known here, too.
+            # The processing times of bids are known only to the run, so only the number of bids per bidder is compared.
             bids, bidders = inputs.tables["bid"].column("bidder").to_pylist(), Counter[int]()
             for (bidder, count, *_), times in found.items():
                 bidders[bidder] += count * times
@@ -55,7 +55,7 @@ def test_every_query_gives_on_kafka_what_duckdb_gives(
 def test_functions_in_python_give_on_kafka_what_they_give_in_memory(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    """A scalar, a table and an aggregate function, called by Spark's workers over several batches of topics."""
+    """Scalar, table and aggregate functions in Spark's workers give the in-memory results over several batches."""
     on_kafka = OnKafka("reviews", broker.bootstrap_servers, tmp_path, 5)
     on_kafka.run(spark)
     wrong = []

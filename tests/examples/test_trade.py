@@ -1,4 +1,4 @@
-"""The changes of the TPC-H example, and all of its queries at once over other ones."""
+"""The changes of the TPC-H example, and all its queries in one job over other changes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SEED, EVENTS = 7, 50
 
 
 def stored() -> str:
-    """What the example's file of changes holds."""
+    """Return the content of the example's changes file."""
     return "".join(json.dumps(line) + "\n" for line in lines(SEED, EVENTS))
 
 
 def shuffled(seed: int) -> list[Line]:
-    """Other changes; what is there in the beginning comes in any order, lines before their orders and nations."""
+    """Return other changes; the initial rows are in random order, so that lines may precede their orders."""
     rng = random.Random(seed)
     changes = lines(seed, 60)
     first = next(number for number, line in enumerate(changes) if line["op"] != "+I")
@@ -31,13 +31,13 @@ def shuffled(seed: int) -> list[Line]:
 
 
 def test_the_stored_changes_are_those_of_the_generator() -> None:
-    """The file of changes beside the job is what `python -m tests.examples` writes."""
+    """The stored changes file equals the output of `python -m tests.examples`."""
     assert (EXAMPLES / "tpch" / "changes.jsonl").read_text() == stored()
 
 
 @pytest.mark.parametrize("seed", [100 + seed for seed in seeds(2)])
 def test_all_queries_of_one_job_give_what_duckdb_gives(seed: int) -> None:
-    """After every batch each of the 22 results is what its query says; a batch may part an update from its old row."""
+    """After every batch the 22 results equal DuckDB's, even if an update and its old row are in different batches."""
     job = example("tpch")
     sinks = [plan(job, name) for name in job.sinks]
     engine = MemoryEngine(*sinks, unmatched=unmatched)

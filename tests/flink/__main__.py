@@ -1,4 +1,4 @@
-"""Write the expected job files anew: `python -m tests.flink`."""
+"""Write the expected job files: `python -m tests.flink`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts in Flink's SQL and the job files that they become: `scripts/<name>.sql` and `scripts/<name>.yaml`."""
+"""Scripts in Flink SQL and the expected job files: `scripts/<name>.sql` and `scripts/<name>.yaml`."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.sql"))
 
 
 def made_of(script: Path) -> Imported:
-    """What a script becomes."""
+    """Return the result of importing a script."""
     return imported(script.name, script.read_text())

@@ -1,14 +1,14 @@
-"""The pages of Flink's documentation as files in `pages`: what each shows, and what a script of it gives here.
+"""The pages of Flink's documentation as files in `pages`: the examples of each, and their results in Rowkind.
 
-Its `pages` are those that it is of, below `docs/content/docs` in Flink's repository. `tables` has the DDL that its
-scripts share, and `rows` the changes of these tables: text tables with a header, in order, in which a column `op` has
-the row kind; `clock` sets the logged time of what follows. Each of its `cases` has a `query`, whose result goes to a
-print sink, or a `script` with sinks of its own, and either `result`, the rows that the page shows (`results`: by the
-names of sinks), or `refused`, why there is no such sink. Or it has `expressions` over the table `one`, each with its
-value. A case may have tables and rows of its own besides.
+A file's `pages` are paths below `docs/content/docs` in Flink's repository. `tables` has the DDL that its scripts share,
+and `rows` the changes of these tables in order: text tables with a header, in which a column `op` has the row kind.
+`clock` sets the logged time of the following rows. Each of its `cases` has a `query`, whose result goes to a print
+sink, or a `script` with its own sinks. It also has either `result`, the rows that the page shows (`results`: by the
+names of sinks), or `refused`, the reason why there is no such sink. Instead, a case can have `expressions` over the
+table `one`, each with its value. A case can also have tables and rows of its own.
 
-`notes` are parts of what the import notes. With `open`, time does not come to its end behind the rows. `differs` says
-why a result is not the one that the page shows.
+`notes` are parts of the notes that the import prints. With `open`, the input does not end after the rows. `differs`
+gives the reason why a result is not the one on the page.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d(?:\.\d+)?)?Z?")
 
 @dataclass(frozen=True)
 class PageCase:
-    """One script of a page: its text, the changes of its tables, and the rows of its sinks or why it has none."""
+    """One script of a page: its text, the changes of its tables, and the rows of its sinks or the refusal."""
 
     page: str
     name: str
@@ -50,7 +50,7 @@ class PageCase:
     ended: bool
 
     def changes(self, job: Job) -> Iterator[Change]:
-        """The changes of its tables, of the types that the job has for them."""
+        """Yield the changes of its tables, with the job's types."""
         for part in self.rows:
             for table, text in part.items():
                 if table == "clock":
@@ -67,29 +67,29 @@ class PageCase:
 
 
 def cases() -> list[PageCase]:
-    """Every case of every page."""
+    """Return every case of every page."""
     return [case for file in PAGES for case in _of_page(file)]
 
 
 def pages() -> set[str]:
-    """The pages that have cases."""
+    """Return the pages that have cases."""
     return {page for file in PAGES for page in _YAML.load(file.read_text())["pages"]}
 
 
 def pages_without_cases() -> dict[str, str]:
-    """The pages that have SQL and no cases, and why."""
+    """Return the pages that have SQL but no cases, with the reasons."""
     found: dict[str, str] = _YAML.load(WITHOUT_CASES.read_text())
     return found
 
 
 def text_table(text: str) -> list[dict[str, str]]:
-    """The rows of a table of text, whose first line has the names of its columns."""
+    """Return the rows of a text table, whose first line has the names of the columns."""
     header, *lines = ([cell.strip() for cell in line.split("|")] for line in text.strip().splitlines())
     return [dict(zip(header, line, strict=True)) for line in lines]
 
 
 def shown(row: Mapping[str, Any]) -> dict[str, str]:
-    """A row of a result as a table of text shows it."""
+    """Return a row of a result in the form of a text table."""
     return {name: _shown(value) for name, value in row.items()}
 
 

@@ -1,4 +1,4 @@
-"""Scripts in Flink's SQL become job files: the ones beside this file, what people write in a line, and refusals."""
+"""The import of Flink SQL scripts: the scripts in this folder, single constructs, and refusals."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ INSERT = "INSERT INTO o SELECT id, a FROM t;"
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_a_script_becomes_the_job_file_beside_it(script: Path) -> None:
-    """The text is the expected one, `python -m tests.flink` writes it anew."""
+    """The imported job file equals the expected one, which `python -m tests.flink` writes."""
     assert made_of(script).text == script.with_suffix(".yaml").read_text()
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_the_job_file_is_planned(script: Path) -> None:
-    """What comes out is a job that nothing is to be complained about."""
+    """The job file of each script can be planned."""
     job = load(script.with_suffix(".yaml"), {})
     assert planned(job)["main"].sinks
 
 
 @pytest.mark.parametrize(("script", "code"), [("whole", 0), ("orders_payments", 0), ("top_n", 1), ("lost", 1)])
 def test_the_exit_code_says_whether_something_is_missing(script: str, code: int) -> None:
-    """It is 0 if the job does all that the script does, in whatever way, and 1 if something is lost."""
+    """The exit code is 0 if the job does all that the script does, and 1 if something is lost."""
     file = next(each for each in SCRIPTS if each.stem == script)
     assert CliRunner().invoke(main, ["import", str(file)]).exit_code == code
 
 
 def test_check_of_a_script_prints_the_job_file_too() -> None:
-    """`rowkind check` and `rowkind import` do the same for a file *.sql."""
+    """`rowkind check` and `rowkind import` print the same job file for a script."""
     script = next(each for each in SCRIPTS if each.stem == "whole")
     results = [CliRunner().invoke(main, [command, str(script)]) for command in ("check", "import")]
     assert results[0].exit_code == 0
@@ -52,7 +52,7 @@ def test_check_of_a_script_prints_the_job_file_too() -> None:
 
 
 def test_a_job_file_is_written_over_only_if_that_is_said(tmp_path: Path) -> None:
-    """It may have been worked on since the import before."""
+    """An existing job file is overwritten only with `--overwrite`."""
     script = next(each for each in SCRIPTS if each.stem == "whole")
     job = tmp_path / "job.yaml"
     job.write_text("mine")
@@ -64,7 +64,7 @@ def test_a_job_file_is_written_over_only_if_that_is_said(tmp_path: Path) -> None
 
 
 def test_an_imported_job_runs(tmp_path: Path) -> None:
-    """The statement set, imported and tried: duplicates are left out, and divisions are whole, as in Flink."""
+    """An imported statement set runs with Flink's results: duplicates are dropped, and integer division truncates."""
     script = next(each for each in SCRIPTS if each.stem == "statement_set")
     job = tmp_path / "job.yaml"
     assert CliRunner().invoke(main, ["import", str(script), "-o", str(job)]).exit_code == 0
@@ -111,7 +111,7 @@ def _tried(job: Path, changes: Path, sink: str) -> list[object]:
     ],
 )
 def test_what_is_no_job_is_refused_with_its_place(script: str, reason: str) -> None:
-    """Where nothing remains, there is no job file, and every reason is told."""
+    """A script without any sink is refused with all reasons and their places."""
     with pytest.raises(ScriptError) as refused:
         imported("f.sql", script)
     assert reason in str(refused.value)
@@ -125,13 +125,13 @@ def test_what_is_no_job_is_refused_with_its_place(script: str, reason: str) -> N
         ("ALTER TABLE t ADD b INT;", "f.sql:1:1: ALTER is not carried over: change the CREATE statement instead"),
         ("EXPLAIN SELECT 1;", "EXPLAIN is left out: `rowkind explain` shows the plan"),
         ("CREATE TABLE w (a MAP<INT, INT>) WITH ('connector' = 'kafka');", "the keys of a MAP must be STRING, not INT"),
-        ("CREATE TABLE w LIKE nothing;", "there is no table nothing above"),
+        ("CREATE TABLE w LIKE nothing;", "LIKE nothing: no table of this name is declared above"),
         ("CREATE VIEW v AS SELECT a SIMILAR TO 'x' FROM t;", "f.sql:1:27: the view v is left out: SIMILAR TO"),
         ("INSERT INTO o VALUES (1, 2);", "f.sql:1:15: INSERT INTO … VALUES writes rows once"),
     ],
 )
 def test_what_is_not_carried_over_is_named_with_its_place(statement: str, note: str) -> None:
-    """The rest of the script is a job all the same."""
+    """A statement that cannot be imported is reported with its place, and the rest of the script becomes a job."""
     found = imported("f.sql", f"{statement} {HEAD}{INSERT}")
     assert any(note in each for each in found.notes), found.notes
     assert "sinks:\n  o:" in found.text
@@ -151,7 +151,7 @@ def test_what_is_not_carried_over_is_named_with_its_place(statement: str, note: 
     ],
 )
 def test_connector_and_format_say_the_mode_of_a_table(tmp_path: Path, options: str, expected: dict[str, str]) -> None:
-    """A table is read as its connector and format say, or from a topic of its name."""
+    """The mode and format of a table follow from its connector and format."""
     text = f"""CREATE TABLE s (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({options});
     CREATE TABLE o (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({UPSERT});
     INSERT INTO o SELECT k, v FROM s;"""
@@ -174,7 +174,7 @@ def test_connector_and_format_say_the_mode_of_a_table(tmp_path: Path, options: s
     ],
 )
 def test_a_key_has_its_own_format(tmp_path: Path, key: str, value: str, *, type_: str, expected: str | None) -> None:
-    """It is carried over to a source where it is not the format of the values."""
+    """A key's format is imported if it differs from the value's."""
     options = f"'connector' = 'upsert-kafka', 'key.format' = '{key}', 'value.format' = '{value}'"
     text = f"""CREATE TABLE s (k {type_}, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({options});
     CREATE TABLE o (k {type_}, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({UPSERT});
@@ -208,13 +208,13 @@ def test_a_key_has_its_own_format(tmp_path: Path, key: str, value: str, *, type_
     ],
 )
 def test_types_are_called_as_in_spark(flink: str, spark: str) -> None:
-    """A column's type in the job file is Spark's for the same values."""
+    """A column's type in the job file is Spark's type for the same values."""
     text = imported("f.sql", f"{HEAD.replace('a INT', f'a {flink}')}INSERT INTO o SELECT id, id FROM t;").text
     assert f"a: {spark}" in text.replace('"', "")
 
 
 def test_kafka_and_the_registry_are_reached_as_in_the_script(tmp_path: Path) -> None:
-    """Settings of clients go to `kafka` and `registry` under librdkafka's names."""
+    """Client settings are imported into `kafka` and `registry` with librdkafka's names."""
     options = """'format' = 'avro-confluent', 'avro-confluent.url' = 'https://r',
       'avro-confluent.basic-auth.user-info' = 'u:p', 'avro-confluent.basic-auth.credentials-source' = 'USER_INFO',
       'properties.security.protocol' = 'SASL_SSL', 'properties.group.id' = 'g',
@@ -233,21 +233,21 @@ def test_kafka_and_the_registry_are_reached_as_in_the_script(tmp_path: Path) -> 
 
 
 def test_inserts_into_one_table_are_one_sink() -> None:
-    """They are united, as the topic has the rows of both, with the columns that it has."""
+    """INSERTs into one table become one sink with a UNION ALL, in the columns of the table."""
     text = imported("f.sql", f"{HEAD}{INSERT} INSERT INTO o SELECT id, 1 FROM t;").text
     assert text.count("  o:") == text.count("UNION ALL") == 1
     assert "SELECT id, CAST(n AS BIGINT) AS n FROM (" in text
 
 
 def test_inserts_of_different_columns_are_not_united() -> None:
-    """Values must not come under the columns of another INSERT: the sink is left out, and why is said."""
+    """INSERTs that list different columns are refused, because values would be in the wrong columns."""
     more = "INSERT INTO o (n, id) SELECT 1, id FROM t;"
     with pytest.raises(ScriptError, match="its INSERTs list different columns"):
         imported("f.sql", f"{HEAD}{INSERT} {more}")
 
 
 def test_the_options_of_a_hint_are_the_tables() -> None:
-    """A hint behind a table's name says from where it is read, as its options do."""
+    """Options in a hint on a table are read like options of the table."""
     insert = INSERT.replace("FROM t", "FROM t /*+ OPTIONS('scan.startup.mode' = 'latest-offset') */")
     text = imported("f.sql", HEAD + insert).text
     assert "start: latest" in text

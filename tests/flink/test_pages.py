@@ -1,4 +1,4 @@
-"""Every script of Flink's documentation gives what its page shows, or is refused with a reason."""
+"""The scripts of Flink's documentation: each gives the result on its page, or is refused with a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = cases()
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.page}-{case.name}".replace(" ", "_"))
 def test_a_script_of_a_page_gives_what_the_page_shows(tmp_path: Path, case: PageCase) -> None:
-    """In batches of 1 row, of 2 and of all; a script that is refused is so for the reason in the list."""
+    """For batches of 1, 2 and all rows, the result equals the page's; refused scripts have the listed reason."""
     text, told = _imported(case)
     assert case.refused in told
     assert [note for note in case.notes if note not in told] == [], told
@@ -39,17 +39,17 @@ def test_a_script_of_a_page_gives_what_the_page_shows(tmp_path: Path, case: Page
 
 
 def test_the_names_of_a_pages_cases_differ() -> None:
-    """A name says which script of the page a case is."""
+    """The names of a page's cases are unique."""
     assert max(Counter((case.page, case.name) for case in CASES).values()) == 1
 
 
 def test_a_case_has_a_result_or_a_reason() -> None:
-    """No script is only imported."""
+    """Every case has a result or a reason for its refusal."""
     assert [case.name for case in CASES if not case.results and not case.refused] == []
 
 
 def test_each_page_has_cases_or_a_reason() -> None:
-    """The two lists are apart, and every page of queries has cases."""
+    """A page has either cases or a reason for having none, and every page about queries has cases."""
     assert pages().isdisjoint(pages_without_cases())
     assert all(pages_without_cases().values())
     queries = [page for page in pages_without_cases() if page.startswith("sql/reference/queries/")]
@@ -57,7 +57,7 @@ def test_each_page_has_cases_or_a_reason() -> None:
 
 
 def _imported(case: PageCase) -> tuple[str, str]:
-    """The job file of a script, empty if it is refused, and what is noted."""
+    """Return the job file of a script, empty if it is refused, and the notes or the refusal."""
     try:
         found = imported(f"{case.page}.sql", case.script)
     except ScriptError as refused:

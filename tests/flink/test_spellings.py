@@ -1,4 +1,4 @@
-"""Flink's functions and syntax, as its page of built-in functions lists them: what each becomes, or why not."""
+"""Flink's functions and syntax from its page of built-in functions: the translation of each, or the refusal."""
 
 from __future__ import annotations
 
@@ -128,19 +128,19 @@ REFUSED = {
 
 @pytest.mark.parametrize("expression", SAME)
 def test_what_is_spelled_the_same_stays(expression: str) -> None:
-    """The query of the job file is the script's."""
+    """An expression with the same syntax in both dialects is imported unchanged."""
     assert _written(expression) == expression
 
 
 @pytest.mark.parametrize("expression", OTHERWISE)
 def test_what_spark_spells_otherwise_is_written_so(expression: str) -> None:
-    """The query of the job file has Spark's spelling for what Flink means."""
+    """An expression is imported in Spark's syntax for Flink's meaning."""
     assert _written(expression) == OTHERWISE[expression]
 
 
 @pytest.mark.parametrize("expression", REFUSED)
 def test_what_is_refused_says_why_at_its_place(expression: str) -> None:
-    """There is no job, but a line with the place in the script and what to write instead."""
+    """A refused expression is reported with its place in the script and an alternative."""
     with pytest.raises(ScriptError) as refused:
         imported("f.sql", SCRIPT.format(expression))
     assert REFUSED[expression] in str(refused.value)
@@ -181,7 +181,7 @@ def test_what_is_refused_says_why_at_its_place(expression: str) -> None:
     ],
 )
 def test_the_values_are_flinks(tmp_path: Path, expression: str, expected: Any) -> None:
-    """What Flink's page says of a function is what the imported query gives."""
+    """The imported query returns the value that Flink's page documents."""
     row = {"a": -7, "b": None, "s": "a,,b", "t": "2026-01-02T03:04:05", "tags": ["x", "y"]}
     tables = {
         "r": {
@@ -203,7 +203,7 @@ def test_the_values_are_flinks(tmp_path: Path, expression: str, expected: Any) -
     ],
 )
 def test_a_key_of_groups_is_written_as_in_the_select_list(key: str, written: str) -> None:
-    """The plan has it once, and the text twice."""
+    """An expression in GROUP BY and HAVING is translated as in the SELECT list."""
     query = f"SELECT {key} AS k, COUNT(*) AS n FROM r GROUP BY {key} HAVING {key} IS NOT NULL"
     script = SCRIPT.replace("SELECT {} AS v FROM r", query)
     job = YAML(typ="safe").load(imported("f.sql", script).text)
@@ -211,7 +211,7 @@ def test_a_key_of_groups_is_written_as_in_the_select_list(key: str, written: str
 
 
 def _written(expression: str) -> str:
-    """The expression in the job file that a script with it becomes."""
+    """Return the imported form of the expression."""
     job = YAML(typ="safe").load(imported("f.sql", SCRIPT.format(expression)).text)
     found = re.fullmatch(r"SELECT (.*) AS v FROM r", job["sinks"]["o"]["sql"])
     assert found is not None

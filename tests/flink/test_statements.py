@@ -1,4 +1,4 @@
-"""Statement sets, CREATE TABLE … AS, ON CONFLICT, and sinks that take every change: each works or is named."""
+"""Statement sets, CREATE TABLE … AS, ON CONFLICT, and sinks that accept every change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COUNTED = [{"id": 1, "n": 2}, {"id": 2, "n": 1}]
     ],
 )
 def test_every_insert_of_a_set_is_a_sink(tmp_path: Path, statements: str) -> None:
-    """However the set is written, the job has both sinks and nothing is noted."""
+    """A statement set in any spelling becomes a job with both sinks, without notes."""
     assert imported("f.sql", TABLES + statements).notes == ()
     job = imported_job(tmp_path, TABLES + statements)
     assert sorted(given(job, ROWS, "o"), key=str) == sorted(COPIED, key=str)
@@ -65,7 +65,7 @@ def test_every_insert_of_a_set_is_a_sink(tmp_path: Path, statements: str) -> Non
     ],
 )
 def test_a_statement_that_is_no_sink_is_named(statement: str, note: str) -> None:
-    """The note says what to do, and the INSERTs around it are sinks."""
+    """A statement that is not a sink is reported with the next step, and the INSERTs around it become sinks."""
     found = imported("f.sql", f"{TABLES}{statement}\n{COPY}")
     assert any(note in each for each in found.notes), found.notes
     assert "sinks:\n" in found.text
@@ -85,7 +85,7 @@ def test_a_statement_that_is_no_sink_is_named(statement: str, note: str) -> None
 def test_columns_of_create_table_as_are_the_querys_by_their_names(
     tmp_path: Path, table: str, expected: dict[str, Any]
 ) -> None:
-    """CREATE TABLE may give them another type; which come first makes no difference to a reader of the topic."""
+    """The columns of CREATE TABLE … AS are the query's by name, and the table can change their types."""
     job = imported_job(tmp_path, f"{TABLES}CREATE TABLE w {table} WITH ({KAFKA}) AS SELECT a, id FROM t;")
     assert given(job, ROWS[:1], "w") == [expected]
 
@@ -95,14 +95,14 @@ def test_columns_of_create_table_as_are_the_querys_by_their_names(
     [("", "last", 3), ("ON CONFLICT DO DEDUPLICATE", "last", 3), ("ON CONFLICT DO NOTHING", "first", 2)],
 )
 def test_on_conflict_is_the_sinks(tmp_path: Path, clause: str, setting: str, expected: int) -> None:
-    """What Flink does with several rows under a key of the table is said in the job file."""
+    """The clause ON CONFLICT becomes the sink's `on_conflict`."""
     job = imported_job(tmp_path, f"{TABLES}INSERT INTO u SELECT id, a FROM t WHERE id = 1 {clause};")
     assert job.sinks["u"].on_conflict == setting
     assert given(job, ROWS, "u") == [{"id": 1, "n": expected}]
 
 
 def test_on_conflict_do_error_needs_a_key_of_the_result() -> None:
-    """A job cannot wait for a conflict to show, so the query is refused unless the key identifies its rows."""
+    """ON CONFLICT DO ERROR is refused unless the sink's key identifies a row of the result."""
     with pytest.raises(ScriptError, match=r"the sink's key \(id\) does not identify a row of the result"):
         imported("f.sql", f"{TABLES}INSERT INTO u SELECT id, a FROM t ON CONFLICT DO ERROR;")
     assert "on_conflict" not in imported("f.sql", TABLES + COUNT.replace(";", " ON CONFLICT DO ERROR;")).text
@@ -110,7 +110,7 @@ def test_on_conflict_do_error_needs_a_key_of_the_result() -> None:
 
 @pytest.mark.parametrize("connector", ["print", "blackhole"])
 def test_print_and_blackhole_take_every_change(tmp_path: Path, connector: str) -> None:
-    """Any query may write them, with a primary key or without, and the job does all that the script does."""
+    """Sinks with the connectors print and blackhole accept any query, with or without a primary key."""
     script = f"""{TABLES}CREATE TABLE p (n BIGINT, PRIMARY KEY (n) NOT ENFORCED) WITH ('connector' = '{connector}');
     CREATE TABLE q WITH ('connector' = '{connector}') LIKE o (EXCLUDING ALL);
     INSERT INTO p SELECT COUNT(*) FROM t GROUP BY id;
@@ -125,7 +125,7 @@ def test_print_and_blackhole_take_every_change(tmp_path: Path, connector: str) -
 
 @pytest.mark.parametrize("format_", ["canal-json", "maxwell-json", "ogg-json", "debezium-json"])
 def test_a_table_of_changes_in_envelopes_is_one_that_updates(tmp_path: Path, format_: str) -> None:
-    """Read, it is Debezium's table, and a note says so of other envelopes; written, it is a retract topic."""
+    """A source of change envelopes becomes a Debezium table, with notes on other formats; a sink, a retract topic."""
     script = f"""CREATE TABLE s (id BIGINT, a INT) WITH ('connector' = 'kafka', 'format' = '{format_}');
     CREATE TABLE d (a INT, n BIGINT) WITH ('connector' = 'kafka', 'format' = '{format_}');
     INSERT INTO d SELECT a, COUNT(*) FROM s GROUP BY a;"""
@@ -133,7 +133,7 @@ def test_a_table_of_changes_in_envelopes_is_one_that_updates(tmp_path: Path, for
     assert (job.tables["s"].mode, job.sinks["d"].mode) == ("debezium", "retract")
     notes = " ".join(imported("f.sql", script).notes)
     assert (f"the format {format_} is not supported: let Debezium write" in notes) == (format_ != "debezium-json")
-    assert "d: Debezium envelopes are not written" in notes
+    assert "d: Debezium envelopes cannot be written" in notes
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_table_of_changes_in_envelopes_is_one_that_updates(tmp_path: Path, for
     ],
 )
 def test_like_takes_the_columns_of_the_record_always(tmp_path: Path, clause: str, columns: list[str]) -> None:
-    """What is excluded are computed columns, and not those of the topic."""
+    """LIKE always copies the topic's columns; only computed columns can be excluded."""
     script = f"""CREATE TABLE b (id BIGINT, at TIMESTAMP(3), day AS CAST(at AS DATE)) WITH ({KAFKA});
     CREATE TABLE c WITH ({KAFKA}) LIKE b {clause};
     CREATE TABLE p WITH ('connector' = 'print') AS SELECT * FROM c;"""

@@ -1,4 +1,4 @@
-"""WATERMARK in a script, and the options about idle sources: what the table says in the job file, or why nothing."""
+"""WATERMARK in a script and the options on idle sources: the table's settings in the job file, or the reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KAFKA = "'connector' = 'kafka', 'format' = 'json'"
 
 
 def script(definition: str, options: str = "", before: str = "") -> str:
-    """A script with a table that has this definition among its columns."""
+    """Return a script with a table whose columns include this definition."""
     return f"""{before}
     CREATE TABLE t (id BIGINT, ms BIGINT, at TIMESTAMP(3), p AS PROCTIME(), ts AS TO_TIMESTAMP_LTZ(ms, 3), {definition})
       WITH ({KAFKA}{options});
@@ -36,7 +36,7 @@ def script(definition: str, options: str = "", before: str = "") -> str:
     ],
 )
 def test_a_watermark_is_the_tables(tmp_path: Path, definition: str, expected: dict[str, object]) -> None:
-    """Of a column or of what is computed from some, less an interval."""
+    """A watermark on a column or on a computed column, less an interval, is imported."""
     assert _carried(tmp_path, script(definition)) == WatermarkSettings.model_validate(expected)
 
 
@@ -50,7 +50,7 @@ def test_a_watermark_is_the_tables(tmp_path: Path, definition: str, expected: di
     ],
 )
 def test_a_source_is_idle_as_the_script_says(tmp_path: Path, options: str, before: str, idle: int) -> None:
-    """The table's own option counts before that of all tables, and where none says so it is the job's default."""
+    """The table's own idle option has precedence over the global one, and without both the job's default applies."""
     found = _carried(tmp_path, script("WATERMARK FOR at AS at", options, before))
     assert found is not None
     assert found.idle == idle
@@ -70,7 +70,7 @@ def test_a_source_is_idle_as_the_script_says(tmp_path: Path, options: str, befor
     ],
 )
 def test_a_watermark_that_is_not_carried_over_is_named(tmp_path: Path, definition: str, note: str) -> None:
-    """The table is there without it, and the place and the reason are told."""
+    """A watermark that cannot be imported is reported with its place and reason, and the table has none."""
     text = script(definition)
     found = imported("f.sql", text)
     assert any(note in each and each.startswith("f.sql:2:") for each in found.notes), found.notes
@@ -78,7 +78,7 @@ def test_a_watermark_that_is_not_carried_over_is_named(tmp_path: Path, definitio
 
 
 def test_watermarks_are_like_those_of_another_table_unless_it_says_otherwise(tmp_path: Path) -> None:
-    """LIKE takes them over, EXCLUDING WATERMARKS does not."""
+    """LIKE copies watermarks unless EXCLUDING WATERMARKS is given."""
     base = f"CREATE TABLE b (at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ({KAFKA});"
     rest = f"CREATE TABLE o (id BIGINT) WITH ({KAFKA}); INSERT INTO o SELECT id FROM t;"
     for clause, there in (("LIKE b", True), ("LIKE b (EXCLUDING WATERMARKS)", False), ("LIKE b (INCLUDING ALL)", True)):
@@ -90,7 +90,7 @@ def test_watermarks_are_like_those_of_another_table_unless_it_says_otherwise(tmp
     ("early", "emit"), [("", "final"), ("SET 'table.exec.emit.early-fire.enabled' = 'true';", None)]
 )
 def test_rows_of_windows_come_once_unless_they_are_fired_early(tmp_path: Path, early: str, emit: str | None) -> None:
-    """As in Flink, where a window's row comes when the window is over, also in an upsert topic."""
+    """As in Flink, windows are emitted once and final, also to an upsert topic, unless early firing is enabled."""
     text = f"""{early} CREATE TABLE t (id BIGINT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ({KAFKA});
     CREATE TABLE o (id BIGINT, ends TIMESTAMP(3), n BIGINT, PRIMARY KEY (id, ends) NOT ENFORCED)
       WITH ('connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json');
@@ -117,7 +117,7 @@ def test_rows_of_windows_come_once_unless_they_are_fired_early(tmp_path: Path, e
     ],
 )
 def test_a_time_attribute_is_not_null(tmp_path: Path, time: str, value: str, query: str) -> None:
-    """An append sink takes OVER, ORDER BY and MATCH_RECOGNIZE by it, whether it is in the record or computed."""
+    """A time attribute, stored or computed, is NOT NULL, so OVER, ORDER BY and MATCH_RECOGNIZE can use it."""
     text = f"""CREATE TABLE t (id BIGINT, {time}, WATERMARK FOR at AS at - INTERVAL '1' SECOND) WITH ({KAFKA});
     CREATE TABLE o WITH ({KAFKA}) AS {query};"""
     column = "s" if "STRING" in time else "at"
@@ -127,7 +127,7 @@ def test_a_time_attribute_is_not_null(tmp_path: Path, time: str, value: str, que
 
 
 def test_a_row_whose_computed_time_is_null_is_left_out(tmp_path: Path) -> None:
-    """Flink's job stops at it; here the record has no row, and the watermark passes it."""
+    """A row whose computed time is NULL is filtered out with a note, while Flink's job would fail."""
     text = f"""CREATE TABLE t (id BIGINT, s STRING, at AS TO_TIMESTAMP(s), WATERMARK FOR at AS at) WITH ({KAFKA});
     CREATE TABLE o WITH ({KAFKA}) AS
       SELECT id, window_end FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' HOUR));"""
@@ -140,7 +140,7 @@ def test_a_row_whose_computed_time_is_null_is_left_out(tmp_path: Path) -> None:
 
 
 def _carried(folder: Path, text: str) -> WatermarkSettings | None:
-    """The watermark of the table in the job that a script becomes."""
+    """Return the table's watermark in the imported job."""
     file = folder / "job.yaml"
     file.write_text(imported("f.sql", text).text)
     tables = load(file, {}).tables

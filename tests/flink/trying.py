@@ -1,4 +1,4 @@
-"""What a script gives: it is imported, and the job that comes out is tried over changes of its tables."""
+"""Run an imported script: `rowkind try` on changes of its tables."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.trying import Change
 
 
 def imported_job(folder: Path, script: str) -> Job:
-    """The job that a script becomes. Raises ScriptError."""
+    """Return the job that a script becomes. Raise ScriptError if it is refused."""
     file = folder / "job.yaml"
     file.write_text(imported("f.sql", script).text)
     return load(file, {})
 
 
 def given(job: Job, changes: Sequence[Change], sink: str, *batch_rows: int, ended: bool = True) -> list[dict[str, Any]]:
-    """The rows that are left in a sink when all changes are read, and if `ended`, time has come to its end.
+    """Return the rows that remain in a sink after all changes and, if `ended`, after the end of time.
 
-    A table with computed columns is a view over `<table>_topic`, which its changes go to. All sizes of batches must
-    leave the same rows, in any order.
+    A table with computed columns is a view over `<table>_topic`, which receives its changes. All batch sizes must leave
+    the same rows, in any order.
     """
     planned, own = plan(job, sink), list(_of_topics(job, changes))
     folds = []

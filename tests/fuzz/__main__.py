@@ -1,9 +1,9 @@
-"""`python -m tests.fuzz SEEDS`: whole jobs against DuckDB, or with `--of cuts` the cut law; `make fuzz` calls both.
+"""`python -m tests.fuzz SEEDS`: whole jobs against DuckDB, or with `--of cuts` the split law; `make fuzz` runs both.
 
-SEEDS is a number, for the seeds below it, or a range such as 5000-7000. Each finding is printed with its seed, made
-smaller and written to a file that `tests/defects` could hold; of the cut law it has no `expected`, but what two ways to
-compute the job give. The table at the end counts cases, those that agreed, those that were refused, by reason, and
-those that are wrong. The exit code is 1 if any is.
+SEEDS is a number, for the seeds below it, or a range such as 5000-7000. Each finding is shrunk, printed with its seed,
+and written to a file in the format of `tests/defects`. A finding of the split law has no `expected`, but the results of
+two ways to compute the job. The table at the end counts the cases that agreed, that were refused (by reason) and that
+are wrong. The exit code is 1 if any case is wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PAGE = Path("docs/explanation/tested-faults.md")
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Random jobs against an oracle.")
     parser.add_argument("seeds", type=_seeds, help="how many, or a range such as 5000-7000")
     parser.add_argument(
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def _inputs(seeds: range, *, write: bool) -> int:
-    """Bad records by the hundreds and a few bad texts for every seed."""
+    """Try hundreds of bad records and a few bad texts per seed; return the exit code."""
     found = records.look(seeds) | texts.look(seeds)
     names = ("rows", "refused", "crashes", "hangs")
     lines = [(surface, *(f"{counts[name]:,}" for name in names)) for surface, counts in found.items()]
@@ -93,7 +93,7 @@ def _seeds(text: str) -> range:
 
 
 def _looked_at(seeds: range, chosen: argparse.Namespace) -> Iterator[_Looked]:
-    """Each seed with its outcome and, for a finding, the file of a smaller case."""
+    """Yield each seed with its outcome and, for a finding, the text of the shrunk case's file."""
     if chosen.engine == "spark":
         with spark_engine() as engine:
             for seed in seeds:
@@ -148,7 +148,7 @@ def _look(seed: int, engine: Engine) -> _Looked:
 
 
 def _document(case: Case, outcome: Outcome) -> dict[str, object]:
-    """The file of a finding: the case, what is expected of it and what was found."""
+    """Return the file of a finding: the case, the expected result and the found one."""
     if outcome.verdict == "failed":
         return case.document(got=outcome.reason)
     sink = plan(case.job, SINK)
@@ -156,7 +156,7 @@ def _document(case: Case, outcome: Outcome) -> dict[str, object]:
 
 
 def _table(counts: Counter[tuple[str, str]], seconds: float) -> str:
-    """Cases by verdict, and those that do not agree by reason."""
+    """Return a table of cases by verdict, with the reasons of those that do not agree."""
     total = counts.total()
     lines = [f"{total} cases in {seconds:.0f} s, {total / max(seconds, 0.001):.1f} a second"]
     for verdict in ("agreed", "refused", "not compared", "wrong", "failed"):

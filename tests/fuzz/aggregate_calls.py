@@ -1,4 +1,4 @@
-"""Random calls of aggregates."""
+"""Random calls of aggregate functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.fuzz.expressions import Expressions, Name
 from tests.fuzz.schemas import Kind
 
 SUMMED: tuple[Kind, ...] = ("int", "decimal", "double")
-"""The kinds of columns that SUM and AVG take."""
+"""The kinds of columns that SUM and AVG accept."""
 
 
 def aggregate_call(rng: random.Random, names: Sequence[Name]) -> tuple[str, Kind]:
-    """A random aggregate of columns, and its kind."""
+    """Return a random aggregate of columns, and its kind."""
     expressions = Expressions(rng, names)
     read = rng.choice(names)
     text = expressions.value(read.kind, 1) if rng.random() < 0.2 else read.text
@@ -25,7 +25,7 @@ def aggregate_call(rng: random.Random, names: Sequence[Name]) -> tuple[str, Kind
         (f"COUNT_IF({expressions.condition(0)})", "int"),
         (f"{rng.choice(('BOOL_AND', 'BOOL_OR'))}({expressions.condition(0)})", "boolean"),
     ]
-    # Of these DuckDB gives the one result that there is.
+    # With equal arguments, MIN_BY and MAX_BY have only one possible result.
     choices.append((f"{rng.choice(('MIN_BY', 'MAX_BY'))}({text}, {text})", read.kind))
     if read.kind == "int":
         choices.append((f"MEDIAN({text})", "ratio"))

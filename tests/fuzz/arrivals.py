@@ -1,8 +1,8 @@
-"""Queries whose result depends on the order in which rows arrive, and what it is.
+"""Queries whose result depends on the arrival order of rows, and a model of their result.
 
-The arrival of a row is the place of the record that wrote it last: each +I and +U is a new arrival, also one that
-changes none of the columns that the query reads. So the result is a plain function of the rows of a table in the order
-of their last writes, which is how `Rows` lists them.
+The arrival of a row is the position of the record that wrote it last. Each +I and +U is a new arrival, even if it
+changes no column that the query reads. The result is therefore a function of a table's rows in the order of their last
+writes, in which `Rows` lists them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.fuzz.changelogs import Row, Rows
 from tests.fuzz.oracle import Bag
 
 COLUMNS = ("id", "k", "v", "s")
-"""What is read of a table, which may have more; integers, and a text."""
+"""The columns that queries read: integers and a text. The table may have more columns."""
 
 _OVER = ("LAG(v)", "LAG(v, 2)", "LEAD(v)", "ROW_NUMBER()", "FIRST_VALUE(s)", "LAST_VALUE(s)", "SUM(v)", "COUNT(s)")
 _CALLS = ("FIRST(v)", "LAST(v)", "FIRST(s)", "LAST(s)", "FIRST(v, true)", "LAST(s, true)", "FIRST(id)", "LAST(id)")
@@ -27,8 +27,8 @@ _CALLS = ("FIRST(v)", "LAST(v)", "FIRST(s)", "LAST(s)", "FIRST(v, true)", "LAST(
 class Arrival:
     """A query over one table.
 
-    `order` is a column, None for arrival itself; `first` and `last` are the numbers of the rows that are kept. `calls`
-    are aggregates or window functions. Rows have a `v` above `least`, if it is given.
+    `order` is a column, or None for the arrival itself. `first` and `last` are the numbers of the rows that are kept.
+    `calls` are aggregates or window functions. If `least` is given, only rows with a greater `v` are read.
     """
 
     form: Literal["groups", "rank", "over", "limit", "top", "conflict"]
@@ -45,7 +45,7 @@ class Arrival:
 
     @property
     def sql(self) -> str:
-        """The query."""
+        """Return the query."""
         read = ", ".join(self.read)
         where = f" WHERE v > {self.least}" if self.least is not None else ""
         by = f"PARTITION BY {', '.join(self.by)} " if self.by else ""
@@ -76,13 +76,13 @@ class Arrival:
 
     @property
     def sink(self) -> dict[str, Any]:
-        """The entry of a sink that takes it."""
+        """Return the entry of a sink for the query."""
         if self.form != "conflict":
             return {"mode": "retract"}
         return {"mode": "upsert", "key": list(self.by), "on_conflict": "last" if self.descending else "first"}
 
     def result(self, tables: Mapping[str, Rows]) -> Bag:
-        """The rows of the result over the rows of the tables, which are in the order of arrival."""
+        """Return the rows of the result over the rows of the tables, which are in order of arrival."""
         rows = [row for _, row in tables[self.table].live]
         if self.least is not None:
             rows = [row for row in rows if row["v"] is not None and row["v"] > self.least]
@@ -108,7 +108,7 @@ class Arrival:
         return Counter(found)
 
     def _ordered(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows in their order, rows that are equal in it by arrival; NULL is the least value."""
+        """Return the rows in their order, equal ones by arrival; NULL is the least value."""
         if self.form in ("groups", "limit", "conflict"):
             return list(rows)
         if self.order is None:
@@ -123,14 +123,14 @@ class Arrival:
 
 
 def _aggregated(call: str, rows: Sequence[Row]) -> Any:
-    """FIRST or LAST of a column, with `true` without NULLs."""
+    """Return FIRST or LAST of a column, ignoring NULLs if the call has `true`."""
     function, column, ignoring = _parts(call)
     values = [row[column] for row in rows if row[column] is not None or not ignoring]
     return None if not values else values[0 if function == "FIRST" else -1]
 
 
 def _windowed(call: str, rows: Sequence[Row], at: int) -> Any:
-    """A window function at the row `at`; the frame of those that have one is the row before and the row."""
+    """Return a window function's result at the row `at`; its frame, if any, is the row before and the row itself."""
     function, column, more = _parts(call)
     if function == "ROW_NUMBER":
         return at + 1
@@ -150,14 +150,14 @@ def _windowed(call: str, rows: Sequence[Row], at: int) -> Any:
 
 
 def _parts(call: str) -> tuple[str, str, str]:
-    """The function of a call, its column, and a further argument."""
+    """Return the function of a call, its column, and a further argument."""
     function, _, arguments = call.rstrip(")").partition("(")
     column, _, more = arguments.partition(", ")
     return function, column, more
 
 
 def random_arrival(rng: random.Random, table: str) -> Arrival:
-    """A query over a table."""
+    """Return a random query over a table."""
     form = rng.choice(("groups", "groups", "rank", "rank", "over", "over", "limit", "top", "conflict"))
     by: tuple[str, ...] = rng.choice((("k",), ("k",), ("k", "s"), ()))
     read = tuple(rng.sample(COLUMNS, rng.randint(1, 4)))

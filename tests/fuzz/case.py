@@ -1,4 +1,4 @@
-"""A case: a whole job with its changes, as a JSON file can hold it, and how a seed makes one."""
+"""A case: a whole job with its changes, in the form of a JSON file, and how a seed makes one."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _ALIVE = 0.12
 
 @dataclass(frozen=True)
 class Case:
-    """A query, the entries of its tables and of its sink in the job file, and changes taken so many at a time.
+    """A query, the entries of its tables and of its sink in the job file, and changes in batches of `batch_rows`.
 
-    `ttl` is the job's, and `clock` the time of each batch in ms, where time matters; the last one goes on. `windows`
-    are views of the job. `on_expire` is the job's, too; if rows are taken back then, there is a ttl.
+    `ttl` and `on_expire` are settings of the job; with `on_expire` there is a TTL. `clock` has the time of each batch
+    in ms, if time matters; the last time applies to all further batches. `windows` are views of the job.
     """
 
     title: str
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def job_file(self) -> dict[str, Any]:
-        """What stands in the job file."""
+        """Return the contents of the job file."""
         said = {"ttl": self.ttl, "on_expire": self.on_expire}
         of_job = {name: value for name, value in said.items() if value is not None}
         views = {each.name: each.sql for each in self.windows}
@@ -60,36 +60,36 @@ class Case:
 
     @property
     def job(self) -> Job:
-        """The job. Raises pydantic's ValidationError."""
+        """Return the job. Raises pydantic's ValidationError."""
         return Job.model_validate(self.job_file)
 
     @property
     def sinks(self) -> dict[str, Any]:
-        """The entry of the sink."""
+        """Return the entry of the sink."""
         return {SINK: {**self.sink, "sql": self.sql}}
 
     @property
     def lines(self) -> list[str]:
-        """The changes as a file has them."""
+        """Return the changes as lines of a file."""
         return [json.dumps(each) for each in self.changes]
 
     @property
     def parts(self) -> list[Sequence[Change]]:
-        """The changes of each batch."""
+        """Return the changes of each batch."""
         return [self.changes[at : at + self.batch_rows] for at in range(0, len(self.changes), self.batch_rows)]
 
     def batches(self, job: Job) -> list[TrialBatch]:
-        """The changes as the engine takes them. Raises InputError."""
+        """Return the changes as the engine takes them. Raises InputError."""
         return read(job, self.lines, "changes.jsonl", self.batch_rows)
 
     def now(self, batch: int) -> int:
-        """The time of a batch in ms; where it means nothing, such as goes back and stands still."""
+        """Return the time of a batch in ms; without a clock, times that also go back and stand still."""
         if not self.clock:
             return _CLOCK_PUT_BACK[batch % len(_CLOCK_PUT_BACK)]
         return self.clock[min(batch, len(self.clock) - 1)]
 
     def document(self, **more: Any) -> dict[str, Any]:
-        """What the JSON file holds."""
+        """Return the contents of the JSON file."""
         time = {"ttl": self.ttl, "on_expire": self.on_expire, "clock": list(self.clock)}
         time["windows"] = [asdict(each) for each in self.windows if isinstance(each, Windowed)]
         return {
@@ -105,7 +105,7 @@ class Case:
 
     @classmethod
     def load(cls, path: Path) -> Case:
-        """The case in a file, whatever it expects."""
+        """Return the case in a file, without its expectations."""
         document = json.loads(path.read_text())
         clock = document.get("clock", ())
         windows = [Windowed(**each) for each in document.get("windows", ())]
@@ -115,7 +115,7 @@ class Case:
 
 
 def random_case(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = random.Random(seed)
     if rng.random() < 0.08:
         return Case(f"seed {seed}", sink={"mode": "retract"}, **random_expiring(rng))
@@ -124,7 +124,7 @@ def random_case(seed: int) -> Case:
     if dice.random() < _WINDOWED:
         tables = with_times(dice, tables)
         windows = random_windows(dice, tables)
-    # A view beside its table, and once more, so that most queries read one.
+    # Each view is listed twice besides its table, so that most queries read a view.
     sql = random_query(rng, [*tables, *(seen_as(each, tables) for each in windows for _ in range(2))])
     changes = random_changes(rng, tables, rng.choice((8, 16, 24, 36)))
     rows = rng.choice((1, 3, 5, 8, 50)) if len(changes) < 12 else rng.choice((5, 8, 12, 20, 50))
@@ -138,7 +138,7 @@ def random_case(seed: int) -> Case:
 
 
 def _with_skew(rng: random.Random, case: Case) -> Case:
-    """The same with a hot key spread, now and then, where the planner takes that."""
+    """Return the case, sometimes with a SKEW hint that spreads a hot key, if the planner accepts it."""
     if rng.random() > _SKEWED:
         return case
     tree = sqlglot.parse_one(case.sql, read="spark")
@@ -163,7 +163,7 @@ def _relations(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def random_sink(rng: random.Random, case: Case) -> Mapping[str, Any]:
-    """Most often retract, which takes any query; else a mode that the query may be refused for."""
+    """Return a sink: mostly in mode retract, which accepts any query, else in a mode that may refuse the query."""
     form = rng.random()
     if form < (0.5 if all(each["mode"] == "append" for each in case.tables.values()) else 0.01):
         return {"mode": "append"} | ({"emit": "changes"} if case.windows else {})

@@ -1,10 +1,10 @@
-"""Random changes of random tables, as each kind of table writes them, and the rows that they stand for.
+"""Random changes of random tables, as each kind of table writes them, and the rows that result.
 
-What a change does to a table, which `Rows` writes down, is the first half of the oracle:
+The effect of a change on a table, as `Rows` implements it, is the first half of the oracle:
 
-    table with a primary key       +U (+I) puts its row in the place of the one with that key, -U and -D take it away
-    table without, retract         +I and +U add a row, -U and -D take away one that is equal in all columns
-    a retraction that finds none   changes nothing
+- Table with a primary key: +U (or +I) replaces the row with that key; -U and -D remove it.
+- Retract table without a key: +I and +U add a row; -U and -D remove a row that is equal in all columns.
+- A retraction that matches no row changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Change = dict[str, Any]
 """`{"table": …, "op": …, "row": {…}}`, a line of the file that `rowkind try` takes."""
 
 _TRIES = 300
-"""So many events and no more: a table of inserts with a key may have no row left to insert."""
+"""The maximum number of attempts: an insert-only table with a key may have no unused key left."""
 
 _BARE = 0.3
 _STRAYS = 0.06
@@ -36,7 +36,7 @@ class Rows:
     live: list[tuple[int, Row]] = field(default_factory=list)
 
     def apply(self, op: str, row: Row, number: int) -> bool:
-        """Whether the change was one of this table's rows: False for a retraction that finds none."""
+        """Apply a change and return whether it had an effect: False for a retraction that matches no row."""
         row = {name: row.get(name) for name in self.columns}
         at = self.find(row)
         if op in ("-U", "-D"):
@@ -49,18 +49,18 @@ class Rows:
         return True
 
     def find(self, row: Row) -> int | None:
-        """Where the row stands that has this one's key, or without a key is equal."""
+        """Return the index of the row with this row's key, or without a key of an equal row."""
         identity = self.identity(row)
         return next((at for at, (_, other) in enumerate(self.live) if self.identity(other) == identity), None)
 
     def identity(self, row: Row) -> tuple[Any, ...]:
-        """What the changes of one row have in common."""
-        # As text, because 0.0 and -0.0 are different rows, and NaN is the same one.
+        """Return the identity that all changes of one row share."""
+        # As text, because 0.0 and -0.0 are different rows and NaN equals itself.
         return tuple(repr(row.get(name)) for name in self.primary_key or self.columns)
 
 
 def rows_of(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Rows]:
-    """Empty tables for the entries of a job file."""
+    """Return empty tables for the entries of a job file."""
     found = {}
     for name, entry in tables.items():
         key = entry.get("primary_key", [])
@@ -69,7 +69,7 @@ def rows_of(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Rows]:
 
 
 def breaches(tables: Mapping[str, Mapping[str, Any]], changes: Sequence[Change]) -> set[str]:
-    """What a table's changes do that its entry in the job, or good sense, says it does not."""
+    """Return how a table's changes violate its entry in the job file or the rules for every table."""
     found = set()
     rows = rows_of(tables)
     for each in changes:
@@ -90,7 +90,7 @@ def breaches(tables: Mapping[str, Mapping[str, Any]], changes: Sequence[Change])
 
 
 def random_changes(rng: random.Random, tables: Sequence[Table], count: int) -> list[Change]:
-    """About so many changes of the tables, in an order in which they may arrive."""
+    """Return about so many changes of the tables, in a possible order of arrival."""
     written = [_Writer(rng, table) for table in tables]
     changes: list[Change] = []
     for _ in range(_TRIES):
@@ -104,7 +104,7 @@ def random_changes(rng: random.Random, tables: Sequence[Table], count: int) -> l
 
 
 def _swap(rng: random.Random, changes: list[Change], written: Mapping[str, _Writer]) -> None:
-    """Let a change overtake the one before it, where they are changes of different rows."""
+    """Let a change overtake the change before it, if they change different rows."""
     at = rng.randrange(1, len(changes))
     one, other = changes[at - 1], changes[at]
     if one["table"] == other["table"]:
@@ -116,7 +116,7 @@ def _swap(rng: random.Random, changes: list[Change], written: Mapping[str, _Writ
 
 @dataclass
 class _Writer:
-    """Makes the changes of one table."""
+    """A generator of the changes of one table."""
 
     rng: random.Random
     table: Table
@@ -126,7 +126,7 @@ class _Writer:
         self.rows = Rows(self.table.primary_key, tuple(each.name for each in self.table.columns))
 
     def event(self) -> list[Change]:
-        """What happens to one row."""
+        """Return the changes of one row's random event."""
         changes = list(self._event())
         for each in changes:
             self.rows.apply(each["op"], each["row"], 0)
@@ -155,7 +155,7 @@ class _Writer:
         yield self._change("+U" if table.mode == "upsert" and rng.random() < 0.5 else "+I", row)
 
     def _becomes(self, old: Row, row: Row) -> Iterator[Change]:
-        """A row that is there goes, or another one takes its place."""
+        """Yield the changes that delete an existing row or replace it."""
         rng, table = self.rng, self.table
         if rng.random() < 0.1:
             row = dict(old)
@@ -164,11 +164,11 @@ class _Writer:
         elif table.mode == "upsert":
             yield self._change(rng.choice(("+I", "+U")), row)
         elif table.primary_key and not table.exact and rng.random() < _BARE:
-            # Only of an upsert table does a +I take another row's place.
+            # Only in an upsert table does a +I replace a row.
             yield self._change("+U", row)
         else:
             pair = [self._change("-U", old), self._change("+U", row)]
-            # Of a table without a key the two are different rows, in any order.
+            # In a table without a key the two are different rows and may be in either order.
             if not table.primary_key and old != row and rng.random() < 0.2:
                 pair.reverse()
             yield from pair

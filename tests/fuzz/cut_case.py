@@ -1,4 +1,4 @@
-"""A case of the cut law, and the ways in which its changes may be cut into batches."""
+"""A case of the batch split law, and the ways in which its changes may be split into batches."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Ends = tuple[int, ...]
 
 @dataclass(frozen=True)
 class CutCase(Case):
-    """A case of the law. A change may say, as `at`, what time its batch has, in ms.
+    """A case of the law; a change may have `at`, the time of its batch in ms.
 
-    `beside` is a second query, with the entry of its sink. `arrival` says what the first one is if its result is known.
+    `beside` is a second query, with the entry of its sink. `arrival` is the model of the first query, if there is one.
     """
 
     beside: str | None = None
@@ -32,7 +32,7 @@ class CutCase(Case):
 
     @property
     def sinks(self) -> dict[str, Any]:
-        """The entries of the sinks."""
+        """Return the entries of the sinks."""
         found = super().sinks
         if self.beside is not None:
             found[BESIDE] = {**(self.beside_sink or {"mode": "retract"}), "sql": self.beside}
@@ -40,7 +40,7 @@ class CutCase(Case):
 
     @property
     def turned(self) -> CutCase:
-        """The second query first."""
+        """Return the case with its two queries exchanged."""
         assert self.beside is not None, "there is a second query"
         return replace(
             self, sql=self.beside, sink=self.sinks[BESIDE], beside=self.sql, beside_sink=self.sink, arrival=None
@@ -48,16 +48,16 @@ class CutCase(Case):
 
     @property
     def alone(self) -> CutCase:
-        """The first query without the second."""
+        """Return the case without its second query."""
         return replace(self, beside=None, beside_sink=None)
 
     @property
     def times(self) -> list[int]:
-        """The time of the batch of each change."""
+        """Return the time of the batch of each change."""
         return [each.get("at", 0) for each in self.changes]
 
     def document(self, **more: Any) -> dict[str, Any]:
-        """What the JSON file holds; a line of its changes sets the clock."""
+        """Return the contents of the JSON file; some lines of its changes set the clock."""
         lines: list[dict[str, Any]] = []
         before = 0
         for change, at in zip(self.changes, self.times, strict=True):
@@ -70,7 +70,7 @@ class CutCase(Case):
         return super().document(**more) | {"changes": lines}
 
     def cut(self, rows: int) -> Ends:
-        """Batches of so many changes; a change of the clock ends a batch, too."""
+        """Return batches of so many changes; a change of the clock also ends a batch."""
         ends, begin = [], 0
         for at in range(1, len(self.changes) + 1):
             if at == len(self.changes) or at - begin == rows or self.times[at] != self.times[at - 1]:
@@ -79,13 +79,13 @@ class CutCase(Case):
         return tuple(ends)
 
     def random_cut(self, rng: random.Random, chance: float) -> Ends:
-        """A cut in which a batch ends after any change with this chance, and after one change at least."""
+        """Return a random split: a batch ends after a change with this chance, and after at least one change."""
         count = len(self.changes)
         ends = {*self.cut(count), *(at for at in range(1, count) if rng.random() < chance)}
         return tuple(sorted(ends | {rng.randint(1, count)}))
 
     def cuts(self) -> Iterator[Ends]:
-        """Several ways to cut the changes, all different."""
+        """Yield several different splits of the changes."""
         rng = random.Random(len(self.changes))
         ways = [self.cut(len(self.changes)), self.cut(1), self.cut(2)]
         ways += [self.random_cut(rng, chance) for chance in (0.15, 0.15, 0.3, 0.3, 0.5, 0.7)]
@@ -93,9 +93,9 @@ class CutCase(Case):
 
 
 def with_unread(case: CutCase) -> CutCase:
-    """The case with columns more in its tables, which its queries do not read.
+    """Return the case with additional columns in its tables, which its queries do not read.
 
-    A table with a primary key has other values in them with every write; of one without, rows that are equal remain so.
+    In a table with a primary key their values change with every write. In a table without one, equal rows stay equal.
     """
     rows = rows_of(case.tables)
     tables = {

@@ -1,8 +1,8 @@
-"""The case of the cut law that a seed makes: tables in all modes, queries over all operators, changes with their times.
+"""The case of the split law for a seed: tables in all modes, queries over all operators, changes with their times.
 
-A fifth are cases of the other fuzzer, with its grammar; in as many the order of arrival decides, by a model; the others
-are stages on stages (`tests.fuzz.stages`), over tables with a time. A few seeds in a row have the same job with other
-changes, since planning takes longer than running.
+A fifth are cases of the other fuzzer, with its grammar. In another 18 % the result depends on the order of arrival, and
+a model gives it. The others are stages on stages (`tests.fuzz.stages`) over tables with a time. A few consecutive seeds
+share a job and differ in the changes, because planning takes longer than running.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAME_JOB = 4
 
 
 def random_cut_case(seed: int) -> CutCase:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = random.Random(f"job {seed // _SAME_JOB}")
     dice = random.Random(f"changes {seed}")
     form = rng.random()
@@ -36,7 +36,7 @@ def random_cut_case(seed: int) -> CutCase:
 
 
 def _by_grammar(rng: random.Random, dice: random.Random, title: str) -> CutCase:
-    """One of the other fuzzer's, without a ttl; it may be that its query stands beside itself."""
+    """Return a case of the other fuzzer without a TTL; a second query in it may be the same query again."""
     while (case := random_case(rng.randrange(1 << 32))).ttl is not None:
         pass
     tables = [_told(name, entry) for name, entry in case.tables.items()]
@@ -47,14 +47,14 @@ def _by_grammar(rng: random.Random, dice: random.Random, title: str) -> CutCase:
 
 
 def _told(name: str, entry: Mapping[str, Any]) -> Table:
-    """The table of an entry."""
+    """Return the table of a job file's entry."""
     types = {column: type_.removesuffix(" NOT NULL") for column, type_ in entry["columns"].items()}
     columns = tuple(Column(column, type_, type_ != entry["columns"][column]) for column, type_ in types.items())
     return Table(name, entry["mode"], columns, tuple(entry.get("primary_key", ())), entry.get("exact", False))
 
 
 def _by_arrival(rng: random.Random, dice: random.Random, title: str) -> CutCase:
-    """A query whose result is known, and most often another one of the same table beside it."""
+    """Return a query with a model, in half of the cases with a second query of the same kind."""
     tables = [_table(rng, name, timed=False) for name in ("t1", "t2")[: rng.choice((1, 1, 2))]]
     tables = [replace(each, columns=_required(each.columns, "k")) for each in tables]
     arrival, other = (random_arrival(rng, rng.choice(tables).name) for _ in range(2))
@@ -69,7 +69,7 @@ def _by_arrival(rng: random.Random, dice: random.Random, title: str) -> CutCase:
 
 
 def _in_stages(rng: random.Random, dice: random.Random, title: str) -> CutCase:
-    """Stages on stages; a second query shares some of them, or reads the same tables only."""
+    """Return a query of nested stages; a second query shares some of them, or only reads the same tables."""
     tables = [_table(rng, name, timed=True) for name in ("t1", "t2", "t3")[: rng.choice((1, 2, 2, 3))]]
     clocked = rng.random() < 0.25
     pace = Pace.random(rng, clocked=clocked)
@@ -96,14 +96,14 @@ def _in_stages(rng: random.Random, dice: random.Random, title: str) -> CutCase:
     changes = with_event_times(dice, tables, changes, pace)
     if clocked:
         asked = f"{sql} {beside}"
-        # The time of processing may be that of a column below.
+        # A row's time column may be the processing time.
         changes = with_clock(dice, changes, one_by_one=" AS OF " in asked and "PROCTIME()" in asked)
     entries = {each.name: _entry(rng, each) | pace.watermark(each) for each in tables}
     return CutCase(title, sql, entries, sink, 1, changes, beside=beside, beside_sink=beside_sink)
 
 
 def _sunk(rng: random.Random, relation: Relation) -> tuple[str, dict[str, Any]]:
-    """A relation as a query of a sink, with its entry."""
+    """Return a relation as a query of a sink, with the sink's entry."""
     text = f"SELECT * FROM {relation.text}" if relation.is_table else relation.text
     closes = relation.grows or "ts" in relation.text or "window" in relation.text
     form = rng.random()
@@ -122,7 +122,7 @@ def _sunk(rng: random.Random, relation: Relation) -> tuple[str, dict[str, Any]]:
 
 
 def _read(tables: Sequence[Table], *queries: str | None) -> list[Table]:
-    """The tables that the queries read."""
+    """Return the tables that the queries read."""
     return [each for each in tables if any(each.name in query for query in queries if query is not None)]
 
 
@@ -141,6 +141,6 @@ def _required(columns: Sequence[Column], name: str) -> tuple[Column, ...]:
 
 
 def _entry(rng: random.Random, table: Table) -> Mapping[str, Any]:
-    """The table in the job file. What Debezium writes is read as an upsert table's changes are."""
+    """Return the entry of a table; `debezium` tables are read like upsert tables."""
     entry = table.entry
     return {**entry, "mode": "debezium"} if table.mode == "upsert" and rng.random() < 0.3 else entry

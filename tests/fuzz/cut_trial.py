@@ -1,4 +1,4 @@
-"""A case of the cut law run in one setting: what its sinks hold in the end."""
+"""A case of the split law run in one setting: the contents of its sinks at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACCUSED = "a promise that is kept is said to be broken"
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to compute a case: where its batches end, which sinks the job has, the sizes, the columns of tables."""
+    """One way to compute a case: where batches end, which sinks the job has, the sizes, and additional columns."""
 
     ends: Ends
     sinks: tuple[str, ...] = (SINK,)
@@ -42,25 +42,25 @@ class Setting:
 
 
 Observed = tuple[Any, Any]
-"""What a sink holds at the end of the input, and at the end of time: each a bag of payloads, or a list of them."""
+"""The contents of a sink at the end of the input and after all windows closed: a bag of payloads, or a list."""
 
 
 class ProblemError(Exception):
-    """What a result does that none may; its text is the reason of a finding."""
+    """A result that is never allowed; the text is the reason of the finding."""
 
 
 class LateError(Exception):
-    """A row came too late."""
+    """A row arrived late."""
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """A case as the engine takes it. Cases that differ in their changes alone share job and plans."""
+    """A case in the form that the engine takes. Cases that differ only in their changes share job and plans."""
 
     case: CutCase
 
     def sink(self, name: str) -> PhysicalSink:
-        """The plan of a sink. Raises PlanError."""
+        """Return the plan of a sink. Raises PlanError."""
         sinks = {name: self.case.sinks[name]}
         found = _plan(json.dumps(self.case.job_file | {"sinks": sinks}), name)
         if isinstance(found, PlanError):
@@ -69,7 +69,7 @@ class _Planned:
 
     @cached_property
     def rows(self) -> dict[str, tuple[Int64s, Rows]]:
-        """Of each table where its changes are among all changes, and these."""
+        """Return for each table the positions of its changes among all changes, and the changes."""
         lines = [{name: each[name] for name in ("table", "op", "row")} for each in self.case.changes]
         sinks = {SINK: {"mode": "retract", "sql": ""}}
         (whole,) = read(_job(json.dumps(self.case.job_file | {"sinks": sinks})), lines, "changes", len(lines) + 1)
@@ -84,7 +84,7 @@ def _job(file: str) -> Job:
 
 @lru_cache(maxsize=64)
 def _plan(file: str, name: str) -> PhysicalSink | PlanError:
-    """The plan of a sink, or why there is none."""
+    """Return the plan of a sink, or the error."""
     try:
         return plan(_job(file), name)
     except PlanError as error:
@@ -92,7 +92,7 @@ def _plan(file: str, name: str) -> PhysicalSink | PlanError:
 
 
 class Trial:
-    """A case, and what was found of it in some settings."""
+    """A case, with its results in the settings tried so far."""
 
     def __init__(self, case: CutCase) -> None:
         self.case = case
@@ -100,7 +100,7 @@ class Trial:
         self._observed: dict[Setting, dict[str, Observed]] = {}
 
     def sink(self, name: str, *, unread: bool = False) -> PhysicalSink:
-        """The plan of a sink. Raises PlanError."""
+        """Return the plan of a sink. Raises PlanError."""
         return self._plan(unread=unread).sink(name)
 
     def _plan(self, *, unread: bool) -> _Planned:
@@ -109,14 +109,14 @@ class Trial:
         return self._planned[unread]
 
     def observed(self, setting: Setting) -> dict[str, Observed]:
-        """What each sink of the setting holds. Raises PlanError, LateError and ProblemError."""
+        """Return the contents of each sink in this setting. Raises PlanError, LateError and ProblemError."""
         if setting not in self._observed:
             with sized(2 if setting.small else None, releases=False):
                 self._observed[setting] = self._observe(setting)
         return self._observed[setting]
 
     def batches(self, setting: Setting) -> list[TrialBatch]:
-        """The changes of each batch, which has its clock."""
+        """Return the changes of each batch, with its clock."""
         found, begin = [], 0
         for end in setting.ends:
             batch = TrialBatch()
@@ -156,9 +156,10 @@ class Trial:
 
 
 def _has_late_delete(case: CutCase) -> bool:
-    """Whether a version may be deleted from a time on that has been passed.
+    """Return whether a version may be deleted from a time that has already been passed.
 
-    It still ends for the rows that the watermark has not passed, so that it is not left out as late.
+    Such a delete still ends the version for rows that the watermark has not passed, and is therefore not dropped as
+    late.
     """
     columns = {name: table["watermark"]["column"] for name, table in case.tables.items() if "watermark" in table}
     reached = dict.fromkeys(columns, "")
@@ -174,7 +175,7 @@ def _has_late_delete(case: CutCase) -> bool:
 
 
 class Result:
-    """What a sink holds, batch by batch."""
+    """The contents of a sink, batch by batch."""
 
     def __init__(self, sink: PhysicalSink) -> None:
         self._sink = sink
@@ -190,7 +191,7 @@ class Result:
         self._fold.apply(changes)
 
     def now(self) -> Any:
-        """All of it. Raises ProblemError."""
+        """Return the current contents. Raises ProblemError."""
         try:
             payloads = self._fold.payloads
         except AssertionError as error:

@@ -1,15 +1,15 @@
-"""The cut law: the folded result of a job depends on none of the ways in which it may be computed.
+"""The split law: the folded result of a job depends on none of the ways in which the job may be computed.
 
-A case is run in several settings, and the result of each query is the same in all of them:
+A case runs in several settings, and the result of each query must be the same in all of them:
 
-    the cut      batches of 1, of 2, of all changes, and random ones; never across a change of the clock
-    sizes        segments of the usual size, or of 2 rows
-    beside       the query alone, or with a second one in the same job, with which it may share operators
-    unread       the tables as they are, or with columns more that the query does not read
+- batches of 1, of 2, of all changes, and random ones, never across a change of the clock;
+- segments of the usual size, or of 2 rows;
+- the query alone, or with a second query in the same job, with which it may share operators;
+- the tables as they are, or with additional columns that the query does not read.
 
-The result is what the changes fold to at the end of the input, and once more at the end of time, when all windows have
-closed; of a sink in order of time it is the rows in their order. Rows that are late depend on the cut: such a case is
-not compared. No setting may say that a table breaks a promise which its changes keep.
+The result is the fold of the changes at the end of the input, and again after all windows have closed. For a sink in
+order of time the result is the list of rows. Which rows are late depends on the split, so that a case with late rows is
+not compared. No setting may report a broken promise that the changes keep.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ARRIVAL = "not by the order of arrival"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two settings that give the same, and what the result depends on if they do not."""
+    """Two settings that must give the same result, and the dependency that they show if they do not."""
 
     reason: str
     one: Setting
@@ -47,7 +47,7 @@ class Comparison:
 
 
 def look(case: CutCase) -> tuple[CutCase, Outcome]:
-    """The outcome of a case in a few settings; of a finding that of many, and of the one query that has it alone."""
+    """Return the outcome in a few settings; for a finding, in many settings and of one query alone if possible."""
     trial = accepted(case)
     case, outcome = trial.case, _compared(trial, _few(trial))
     if not outcome.is_finding:
@@ -60,7 +60,7 @@ def look(case: CutCase) -> tuple[CutCase, Outcome]:
 
 
 def accepted(case: CutCase) -> Trial:
-    """The case without what the planner refuses it for: the mode of its sink and its order, or its second query."""
+    """Return the case without the parts that the planner refuses: the sink's mode and order, or the second query."""
     trial = Trial(case)
     if _is_refused(trial, SINK):
         trial = Trial(replace(case, sql=case.sql.removesuffix(" ORDER BY ts"), sink={"mode": "retract"}))
@@ -72,20 +72,20 @@ def _is_refused(trial: Trial, name: str) -> bool:
         trial.sink(name)
     except PlanError:
         return True
-    except Exception:  # noqa: BLE001 -- a finding, which is looked at later
+    except Exception:  # noqa: BLE001 -- a finding, which is reported later
         return False
     return False
 
 
 def run(case: CutCase, only: str | None = None) -> Outcome:
-    """The outcome in settings that differ in one thing each; `only` in those of one reason, if comparisons have it."""
+    """Return the outcome in settings that differ in one thing each; `only` limits them to those of one reason."""
     trial = Trial(case)
     comparisons = [each for each in _many(case) if only is None or only.startswith(each.reason)]
     return _compared(trial, comparisons or list(_many(case)))
 
 
 def _few(trial: Trial) -> Iterator[Comparison]:
-    """Settings that differ in several things at once, so that few of them look at all."""
+    """Yield settings that differ in several things at once, so that a few settings cover much."""
     case = trial.case
     rng = random.Random(f"settings {case.title}")
     base = Setting(case.cut(len(case.changes)))
@@ -101,7 +101,7 @@ def _few(trial: Trial) -> Iterator[Comparison]:
 
 
 def _many(case: CutCase) -> Iterator[Comparison]:
-    """Settings that differ in one thing each."""
+    """Yield settings that differ in one thing each."""
     cuts = list(case.cuts())
     for ends in cuts[1:]:
         yield Comparison(CUT, Setting(cuts[0]), Setting(ends))
@@ -124,7 +124,7 @@ def _compared(trial: Trial, comparisons: Iterable[Comparison]) -> Outcome:
 
 
 def guarded(difference: Callable[[], Outcome | None]) -> Outcome:
-    """The outcome that a comparison has, also where it cannot be made."""
+    """Return the outcome of a comparison, also if it cannot be made."""
     try:
         return difference() or Outcome("agreed")
     except PlanError as error:
@@ -135,12 +135,12 @@ def guarded(difference: Callable[[], Outcome | None]) -> Outcome:
         return Outcome("not compared", "an expression fails")
     except ProblemError as error:
         return Outcome("wrong", str(error))
-    except Exception as error:  # noqa: BLE001 -- what it looks for
+    except Exception as error:  # noqa: BLE001 -- the kind of error that it looks for
         return failed(error)
 
 
 def _by_arrival(trial: Trial) -> Outcome | None:
-    """The finding that a query of arrival is not what its model says."""
+    """Return the finding if the result of a query by arrival differs from its model."""
     case = trial.case
     if case.arrival is None:
         return None
@@ -152,7 +152,7 @@ def _by_arrival(trial: Trial) -> Outcome | None:
 
 
 def held(case: CutCase) -> dict[str, Rows]:
-    """The rows of the tables in the end, in the order of arrival."""
+    """Return the rows of the tables at the end, in order of arrival."""
     tables = rows_of(case.tables)
     for number, each in enumerate(case.changes):
         tables[each["table"]].apply(each["op"], each["row"], number)
@@ -165,7 +165,7 @@ def _difference(trial: Trial, comparison: Comparison) -> Outcome | None:
     for name in names:
         sink = trial.sink(name)
         if one.unread != other.unread and sink.value.names != trial.sink(name, unread=True).value.names:
-            # The query has `*`, and so reads them.
+            # The query has `*`, and so reads the additional columns.
             continue
         pairs = zip(trial.observed(one)[name], trial.observed(other)[name], strict=True)
         for when, (left, right) in zip(("", ", at the end of time"), pairs, strict=True):
@@ -179,12 +179,12 @@ def _difference(trial: Trial, comparison: Comparison) -> Outcome | None:
 
 
 def bag_in(sink: PhysicalSink, payloads: Any) -> Bag:
-    """The rows of what a sink holds."""
+    """Return the rows of a sink's contents."""
     return bag_of(sink, payloads if isinstance(payloads, list) else list(payloads.elements()))
 
 
 def document(case: CutCase) -> dict[str, Any]:
-    """The file of a finding: the case, and what it gives in two settings, or what is expected and found."""
+    """Return the file of a finding: the case with its results in two settings, or the expected and the found result."""
     outcome = run(case)
     if outcome.verdict != "wrong" or not (outcome.expected or outcome.found):
         return case.document(got=outcome.reason)

@@ -1,4 +1,4 @@
-"""The cut law on the Spark engine: a job in a few batches there gives what it gives in one batch in memory."""
+"""The split law on the Spark engine: a job in a few batches gives the result of one batch in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENGINE = "by the engine"
 
 
 def look_on_spark(case: CutCase, engine: Engine) -> tuple[CutCase, Outcome]:
-    """The case without a second query, and its outcome. Spark has a clock of its own, so changes have none here."""
+    """Return the case without a second query, and its outcome; a case with a clock is not compared on Spark."""
     case = accepted(replace(case.alone, arrival=None)).case
     if any(case.times):
         return case, Outcome("not compared", "the case has a clock")
@@ -28,7 +28,7 @@ def _difference(trial: Trial, engine: Engine) -> Outcome | None:
     case, sink = trial.case, trial.sink(SINK)
     rng = random.Random(f"spark {case.title}")
     setting = Setting(case.random_cut(rng, 0.2))
-    # In memory it is told whether a row is late in these batches, too.
+    # The in-memory engine raises LateError if a row is late in these batches.
     trial.observed(setting)
     expected = trial.observed(Setting(case.cut(len(case.changes))))[SINK][1]
     batches = trial.batches(setting)

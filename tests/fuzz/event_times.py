@@ -1,4 +1,4 @@
-"""When the rows of random changes happened, and when they are processed."""
+"""The event times and the processing times of random changes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SAME_TIME = 0.3
 
 @dataclass(frozen=True)
 class Pace:
-    """How the times of rows go on, in minutes.
+    """How event times advance, in minutes.
 
-    `disorder` is by how much a row may be behind others, None for any order. The watermark has a delay of `delay`, None
-    for no watermark. `own_deletes`: a retraction has its own time, where that of the row would be possible, too.
+    `disorder` is how far a row may be behind others; None for any order. `delay` is the delay of the watermark; None
+    for no watermark. With `own_deletes`, a retraction has its own time if it could also have that of its row.
     """
 
     disorder: int | None
@@ -34,7 +34,7 @@ class Pace:
 
     @classmethod
     def random(cls, rng: random.Random, *, clocked: bool) -> Pace:
-        """Most often such that windows close, and nothing is late or little."""
+        """Return a random pace; mostly windows close, and few rows or none are late."""
         own_deletes = rng.random() < 0.25
         form = rng.random()
         if form < 0.15:
@@ -45,7 +45,7 @@ class Pace:
         return cls(disorder, f"{disorder + rng.choice((0, 0, 15))}m", own_deletes)
 
     def watermark(self, table: Table) -> dict[str, Any]:
-        """What the entry of a table says of it."""
+        """Return the `watermark` setting of a table's entry."""
         timed = any(each.name == "ts" for each in table.columns)
         return {"watermark": {"column": "ts", "delay": self.delay}} if timed and self.delay is not None else {}
 
@@ -53,7 +53,7 @@ class Pace:
 def with_event_times(
     rng: random.Random, tables: Sequence[Table], changes: Sequence[Change], pace: Pace
 ) -> list[Change]:
-    """The changes with other times: those of rows go on at a pace, and a retraction has the time of its row."""
+    """Return the changes with new times: those of rows advance, and a retraction has the time of its row."""
     by_name = {each.name: each for each in tables}
     rows = {each.name: Rows(each.primary_key, tuple(column.name for column in each.columns)) for each in tables}
     times: dict[tuple[str, tuple[Any, ...]], list[str]] = defaultdict(list)
@@ -67,7 +67,7 @@ def with_event_times(
         now += rng.choice(_STEPS)
         time = _minute(now - rng.randint(0, 90 if pace.disorder is None else pace.disorder))
         if row.get("ts") is None:
-            # A key alone, or a row without a time.
+            # A delete with only a key, or a row without a time.
             if each["op"] in ("-U", "-D"):
                 del own[:1]
             elif table.primary_key:
@@ -89,7 +89,7 @@ def with_event_times(
 
 
 def with_small_updates(rng: random.Random, tables: Sequence[Table], changes: Sequence[Change]) -> list[Change]:
-    """The changes, of which most updates of a row with a key alter one column or none."""
+    """Return the changes, with most updates of a row with a key altering one column or none."""
     rows = {each.name: Rows(each.primary_key, tuple(column.name for column in each.columns)) for each in tables}
     found = []
     for each in changes:
@@ -108,7 +108,7 @@ def with_small_updates(rng: random.Random, tables: Sequence[Table], changes: Seq
 
 
 def with_clock(rng: random.Random, changes: Sequence[Change], *, one_by_one: bool) -> list[Change]:
-    """The changes with the time of the batch that each is in; `one_by_one`: each in another one."""
+    """Return the changes with the time of their batch; with `one_by_one` every change has a different time."""
     at = int((_BEGIN + np.timedelta64(60, "m")).astype(np.int64))
     found = []
     for each in changes:

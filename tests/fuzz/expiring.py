@@ -1,14 +1,13 @@
-"""Cases with a TTL and a driven clock, and what they give.
+"""Cases with a TTL and a driven clock, and models of their results.
 
-With `on_expire: retract` that is what SQL says of the rows that are alive, so that any query may be a case. Else there
-are naive models, because SQL knows no expiry:
+With `on_expire: retract` the result is SQL over the rows that have not expired, so that any query may be a case.
+Otherwise there are naive models, because SQL has no expiry:
 
-    join     `tests.oracle.naive_join` over the tables' rows
-    groups   a group that was not written for the TTL begins anew; what it gave stays. A row of a primary key that
-             comes and goes within a batch was never there, and writes nothing
+- join: `tests.oracle.naive_join` over the tables' rows.
+- groups: a group that was not written for the TTL begins again; its output stays. A row with a primary key that is
+  inserted and deleted within a batch counts as never written.
 
-Rows are three integers (id, k, v). Nothing is written to a row that has expired: what that means, the oracles of the
-operators say.
+Rows are three integers (id, k, v). No case writes to a row that has expired; the oracles of the operators test that.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _KINDS: Mapping[str, JoinKind] = {"JOIN": "inner", "LEFT JOIN": "left", "RIGHT J
 
 
 def random_expiring(rng: random.Random) -> dict[str, Any]:
-    """A join of two tables, or groups of one, with a TTL and gaps of time between batches: the parts of a case."""
+    """Return the parts of a case: a join of two tables or groups of one, with a TTL and pauses between batches."""
     sql = _GROUPS
     if rng.random() < 0.75:
         sql = _JOIN.format(kind=rng.choice(list(_KINDS)), more=rng.choice(("", _MORE)))
@@ -68,7 +67,7 @@ def random_expiring(rng: random.Random) -> dict[str, Any]:
 
 
 def random_lives(rng: random.Random, tables: Mapping[str, Mapping[str, Any]], batches: int) -> dict[str, Any]:
-    """Of a case with so many batches of these tables what says when rows expire, which are taken back then."""
+    """Return the TTLs, `on_expire: retract` and clock of a case with so many batches of these tables."""
     clock = [START]
     while len(clock) < batches:
         clock.append(clock[-1] + rng.choice((0, 1, 4, 9, 10, 26)))
@@ -77,7 +76,7 @@ def random_lives(rng: random.Random, tables: Mapping[str, Mapping[str, Any]], ba
 
 
 def expire(tables: Mapping[str, Rows], case: Case, job: Job, now: int) -> None:
-    """Let the rows of tables go that have been written a TTL ago; their numbers are those of changes in batches."""
+    """Drop the rows that were written a TTL ago; a row's number is that of the change that wrote it."""
     for name, rows in tables.items():
         ttl = job.tables[name].ttl or job.ttl
         assert ttl is not None, "the job has one"
@@ -98,7 +97,7 @@ def _entry(rng: random.Random, ttl: int | None) -> dict[str, Any]:
 
 @dataclass
 class _Writer:
-    """Makes changes of tables that live for `ttls` ms, none of a row that has expired."""
+    """A generator of changes to tables with these TTLs in ms; it changes no row that has expired."""
 
     rng: random.Random
     tables: Mapping[str, Mapping[str, Any]]
@@ -109,7 +108,7 @@ class _Writer:
         self._next = 0
 
     def change(self, now: int) -> Change:
-        """The next one, at a time."""
+        """Return the next change at this time."""
         rng = self.rng
         name = rng.choice(list(self.tables))
         rows, ttl, mode = self._rows[name], self.ttls[name], self.tables[name]["mode"]
@@ -128,7 +127,7 @@ class _Writer:
 
 
 class ExpiryModel:
-    """What the query of a case with a clock gives, batch by batch. Raises ValueError for a query that it is not for."""
+    """The result of a case with a clock, batch by batch. Raises ValueError for a query without a model."""
 
     def __init__(self, case: Case, job: Job) -> None:
         match = re.fullmatch(_pattern(_JOIN), case.sql)
@@ -148,14 +147,14 @@ class ExpiryModel:
         self._result: Bag = Counter()
 
     def batch(self, changes: Sequence[Change], now: int) -> Bag:
-        """The rows of the result after one more batch."""
+        """Return the rows of the result after one more batch."""
         self._result.update(self._model.process(self._signed(changes, now), now))
         assert all(count >= 0 for count in self._result.values()), "the model takes back what it did not give"
         self._result = +self._result
         return self._result
 
     def _signed(self, changes: Sequence[Change], now: int) -> Sequence[Signed]:
-        """The rows that come and go in the tables. Raises ValueError if a row is written that has expired."""
+        """Return the inserted and retracted rows of the tables. Raises ValueError if an expired row is written."""
         found = []
         for each in changes:
             rows, side = self._rows[each["table"]], "lr".index(each["table"])
@@ -180,14 +179,14 @@ def _pattern(template: str) -> str:
 
 
 class _Join:
-    """Two tables joined, pads and all."""
+    """Two joined tables, including null-padded rows."""
 
     def __init__(self, kind: JoinKind, sides: Sequence[NaiveSide], *, with_condition: bool) -> None:
         left, right = sides
         self._naive = NaiveJoin(kind, left, right, _less if with_condition else lambda _left, _right: True)
 
     def process(self, changes: Sequence[Signed], now: int) -> Counter[Any]:
-        """What a batch adds to the result."""
+        """Return the changes of the result that a batch causes."""
         return self._naive.process(changes, now).net
 
 
@@ -203,7 +202,7 @@ class _Groups:
         self._groups: dict[int | None, tuple[Counter[Any], int]] = {}
 
     def process(self, changes: Sequence[Signed], now: int) -> Counter[Any]:
-        """What a batch adds to the result."""
+        """Return the changes of the result that a batch causes."""
         if self._ttl is not None:
             self._groups = {key: each for key, each in self._groups.items() if each[1] + self._ttl > now}
         step: Counter[Any] = Counter()
@@ -225,7 +224,7 @@ class _Groups:
 
 
 def _net(changes: Sequence[Signed]) -> Iterator[Signed]:
-    """Of the changes of each key, in their order: the row that was there before the batch, and the one that is left."""
+    """Yield for each key its row before the batch as a retraction, and the row that is left as an insertion."""
     of_key: dict[Any, list[Signed]] = {}
     for change in changes:
         of_key.setdefault(change.row[0], []).append(change)

@@ -1,8 +1,8 @@
 """Random scalar expressions and conditions over the names of a scope, each of a kind.
 
-They mean the same in DuckDB: what does not is left out here and compared with Spark in `tests/spark`, namely the
-division of decimals and their product beyond a literal (other scales), casts that round or fail, and texts of numbers
-with digits behind the point. None fails on any row, unless `guards` says that it may where it is guarded.
+They have the same meaning in DuckDB. Expressions that differ are left out here and compared with Spark in
+`tests/spark`: the division of decimals and products of decimals except by a literal (different scales), casts that
+round or fail, and texts of numbers with decimals. No expression fails on any row; divisions by a column are guarded.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tests.fuzz.schemas import Kind
 
 @dataclass(frozen=True)
 class Name:
-    """Something that an expression may read: how it is written, and its kind; `type` where that is known."""
+    """A name that an expression may read: its text, its kind, and its `type` if known."""
 
     text: str
     kind: Kind
     type: str = ""
     local: bool = False
-    """Whether subqueries may not read it, as it would mean something of their own there."""
+    """Whether subqueries may not read it, because the name would have another meaning there."""
 
 
 _LITERALS: dict[Kind, tuple[str, ...]] = {
@@ -49,32 +49,32 @@ _COMPARISONS = ("=", "=", "<>", "<", "<=", ">", ">=", "<=>")
 
 
 class Expressions:
-    """Makes expressions over some names."""
+    """A generator of expressions over some names."""
 
     def __init__(self, rng: random.Random, names: Sequence[Name]) -> None:
         self._rng = rng
         self._names = names
 
     def value(self, kind: Kind, depth: int = 1) -> str:
-        """An expression of a kind; most often a name."""
+        """Return an expression of a kind; mostly a name."""
         rng = self._rng
         if depth <= 0 or rng.random() < 0.6:
             return self.name(kind) if rng.random() < 0.9 else self.literal(kind)
         return rng.choice((*self._of_any(kind, depth - 1), *self._of(kind, depth - 1)))()
 
     def name(self, kind: Kind) -> str:
-        """A name of a kind, or a literal where there is none."""
+        """Return a name of a kind, or a literal if there is none."""
         own = [each.text for each in self._names if each.kind == kind]
         return self._rng.choice(own) if own else self.literal(kind)
 
     def literal(self, kind: Kind) -> str:
-        """A literal, seldom NULL."""
+        """Return a literal, rarely NULL."""
         if self._rng.random() < 0.05:
             return f"CAST(NULL AS {_CASTS[kind]})"
         return self._rng.choice(_LITERALS[kind])
 
     def condition(self, depth: int = 1) -> str:
-        """A condition about one of the names, or about two."""
+        """Return a condition on one name, or a combination of conditions."""
         rng = self._rng
         if depth > 0 and rng.random() < 0.35:
             one, other = self.condition(depth - 1), self.condition(depth - 1)
@@ -82,7 +82,7 @@ class Expressions:
         return self.comparison(rng.choice(self._names), depth) if self._names else rng.choice(("TRUE", "TRUE", "FALSE"))
 
     def comparison(self, name: Name, depth: int) -> str:
-        """A condition about a name."""
+        """Return a condition on a name."""
         rng, own, kind = self._rng, name.text, name.kind
         if rng.random() < 0.2:
             return f"{own} IS NOT NULL"
@@ -106,7 +106,7 @@ class Expressions:
         return rng.choice(choices)
 
     def _comparable(self, name: Name, depth: int) -> str:
-        """Something to compare a name with, seldom itself."""
+        """Return a value to compare a name with, rarely the name itself."""
         if self._rng.random() < 0.9:
             others = [each for each in self._names if each.text != name.text]
             return Expressions(self._rng, others).value(name.kind, depth)
@@ -160,7 +160,7 @@ class Expressions:
             case "boolean":
                 return [lambda: f"({self.condition(depth)})", lambda: f"(NOT {self.value('boolean', depth)})"]
             case "date":
-                # DuckDB makes a timestamp of it.
+                # DuckDB's DATE_ADD returns a timestamp.
                 return [
                     lambda: f"CAST(DATE_ADD({self.value('date', depth)}, {rng.randint(0, 3)}) AS DATE)",
                     lambda: f"CAST({self.value('timestamp', depth)} AS DATE)",

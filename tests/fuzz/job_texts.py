@@ -1,4 +1,4 @@
-"""Job files with something wrong in them: values of another kind, settings moved, doubled, or gone, broken YAML."""
+"""Job files with errors: values of wrong types, settings moved, duplicated or removed, broken YAML."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _KEYS = ("topic", "mode", "key", "sql", "columns", "primary_key", "ttl", "views"
 
 
 def changed(rng: random.Random, text: str) -> str:
-    """The job with a few of its settings changed; it is YAML still."""
+    """Return the job with a few of its settings changed; the text is still YAML."""
     document = YAML(typ="safe").load(text)
     for _ in range(rng.choice((1, 1, 2, 4))):
         places = list(_places(document))
@@ -63,7 +63,7 @@ def changed(rng: random.Random, text: str) -> str:
             case 3 if isinstance(within, dict):
                 other, named = rng.choice(places)
                 if named in other:
-                    # Text in between, so that nothing contains itself.
+                    # A copy, so that no container contains itself.
                     within[rng.choice(_KEYS)] = _copied(other[named])
     stream = io.StringIO()
     YAML(typ="safe").dump(document, stream)
@@ -71,7 +71,7 @@ def changed(rng: random.Random, text: str) -> str:
 
 
 def torn(rng: random.Random, text: str) -> str:
-    """The text with lines and letters left out, doubled, moved or replaced; it may be no YAML any more."""
+    """Return the text with lines and letters removed, duplicated, moved or replaced; it may no longer be YAML."""
     lines = text.splitlines(keepends=True)
     for _ in range(rng.choice((1, 2, 4))):
         at, to = rng.randrange(len(lines)), rng.randrange(len(lines))
@@ -92,7 +92,7 @@ def torn(rng: random.Random, text: str) -> str:
 
 
 def _places(document: Any) -> list[tuple[Any, Any]]:
-    """Every container with each of its keys."""
+    """Return every container with each of its keys."""
     found: list[tuple[Any, Any]] = []
     todo = [document]
     while todo:

@@ -1,6 +1,6 @@
-"""The Spark engine for many cases in one session: a few seconds each, so a sample of seeds.
+"""The Spark engine for many cases in one session; a case takes a few seconds, so that only a sample of seeds runs.
 
-It takes its time from Spark's log of batches, so cases with a clock are not for it.
+The batch time comes from Spark's log of batches. Cases with a clock therefore cannot run on it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.fuzz.running import Engine
 
 @contextmanager
 def spark_engine() -> Iterator[Engine]:
-    """An engine on a session of two partitions."""
+    """Yield an engine on a session with two partitions."""
     numbers = itertools.count()
     with TemporaryDirectory(prefix="rowkind-fuzz-") as folder:
         spark = session("fuzz", master="local[2]", parallelism=2, checkpoint=folder)

@@ -1,12 +1,13 @@
-"""What a query gives over finished tables: DuckDB says, from the same SQL translated by sqlglot.
+"""The result of a query over complete tables, computed by DuckDB from the same SQL, translated by sqlglot.
 
-Where DuckDB itself means something else than Spark, the translation says it in other words:
+If DuckDB's semantics differ from Spark's, the query is rewritten:
 
-    (a, b) IN (SELECT …)     compares NULLs as equal there: written as what it means, by EXISTS
-    (a, b) = (SELECT …)      compares with one column only: written as subqueries of one column each
-    COUNT_IF(x)              is NULL of no rows there: written as COUNT
-    COLLECT_LIST(x)          is NULL of no rows there: written with COALESCE
-    ORDER BY PROCTIME()      the number of the change that wrote the row, a column of its own, which `*` has then too
+- `(a, b) IN (SELECT …)`: DuckDB compares NULLs as equal; written with EXISTS.
+- `(a, b) = (SELECT …)`: DuckDB compares one column only; written with one subquery per column.
+- `COUNT_IF(x)`: NULL over no rows in DuckDB; written as COUNT.
+- `COLLECT_LIST(x)`: NULL over no rows in DuckDB; written with COALESCE.
+- `ORDER BY PROCTIME()`: written with an additional column, the number of the change that wrote the row; `*` includes
+  it.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class Oracle:
         self._empty = True
 
     def result(self, tables: Mapping[str, Rows], value: Record) -> Bag:
-        """The rows of the result, under the sink's record. Raises duckdb.Error."""
+        """Return the rows of the result under the sink's record. Raises duckdb.Error."""
         for name, rows in tables.items():
             self._connection.register(name, self._table(self._records[name], rows))
         for each in self._windows:
             table = self._table(self._records[each.table], tables[each.table])
             self._connection.register(each.name, each.rows(table))
         found = self._connection.sql(self._sql).to_arrow_table()
-        # By name: of `*` behind USING Spark has the shared columns first, DuckDB where they stand in the table.
+        # By name: with `*` and USING, Spark has the shared columns first, DuckDB in the order of the table.
         columns = [_cast(found.column(field.name), field.type.arrow) for field in value.fields]
         others = [name for name in found.column_names if not name.startswith(ARRIVAL)]
         assert len(others) == len(columns), "DuckDB has other columns"
@@ -69,14 +70,14 @@ class Oracle:
 
 
 def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """A column as another type; digits behind the last one that counts are rounded off as Spark does."""
+    """Cast a column; decimals are rounded half away from zero, as Spark does."""
     if pa.types.is_decimal(type_) and pa.types.is_decimal(column.type) and column.type.scale > type_.scale:
         column = pc.round(column, type_.scale, "half_towards_infinity")
     return column.cast(type_)
 
 
 def bag(table: pa.Table) -> Bag:
-    """The rows of a table as plain values, of which those that are equal in SQL are the same."""
+    """Return the rows of a table as plain values; values that are equal in SQL are equal."""
     rows = zip(*(map(_plain, column.to_pylist()) for column in table.columns), strict=True)
     return Counter(rows)
 
@@ -85,7 +86,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"
-        # Neither -0.0 nor the last digit, which the order of adding decides, is another value.
+        # Ignore the sign of zero, and digits that depend on the order of addition.
         return 0.0 if value == 0 else float(f"{value:.12g}")
     return tuple(map(_plain, value)) if isinstance(value, list) else value
 
@@ -98,11 +99,11 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 _TRIED = {"TRY_SUM": exp.Sum, "TRY_AVG": exp.Avg}
-"""Where nothing is too large for its type they are the same."""
+"""Without overflow these functions are equivalent."""
 
 
 def translated(sql: str) -> str:
-    """A query in DuckDB's words."""
+    """Translate a query into DuckDB's dialect."""
     tree = sqlglot.parse_one(sql, read="spark")
     for hint in list(tree.find_all(exp.Hint)):
         hint.pop()
@@ -121,7 +122,7 @@ def translated(sql: str) -> str:
 
 
 def with_empty_lists(tree: exp.Expression) -> exp.Expression:
-    """A query whose lists of no rows have no elements in DuckDB either."""
+    """Return the query with lists over no rows that are empty in DuckDB as well."""
     for node in list(tree.find_all(exp.ArrayAgg, exp.ArrayUniqueAgg)):
         call = node.parent if isinstance(node.parent, exp.Filter) else node
         call.replace(exp.Coalesce(this=call.copy(), expressions=[exp.Array()]))
@@ -129,7 +130,7 @@ def with_empty_lists(tree: exp.Expression) -> exp.Expression:
 
 
 def _one_of(node: exp.In) -> exp.Expression:
-    """TRUE if a row is equal, NULL if one may be, else FALSE."""
+    """Return an expression that is TRUE if a row is equal, NULL if one may be equal, else FALSE."""
     select = node.args["query"].this
     pairs = zip(node.this.expressions, select.expressions, strict=True)
     equal = exp.and_(*(exp.EQ(this=other.unalias().copy(), expression=own.copy()) for own, other in pairs))
@@ -139,7 +140,7 @@ def _one_of(node: exp.In) -> exp.Expression:
 
 
 def _one_by_one(node: exp.Binary) -> exp.Expression:
-    """A comparison of rows as comparisons of their values."""
+    """Return a comparison of rows as comparisons of their values."""
     left, right = node.this.expressions, node.expression
     if isinstance(right, exp.Tuple):
         others = right.expressions

@@ -1,7 +1,7 @@
-"""Calls over a window: what others of a row's partition say of it, all of them or those around it in an order.
+"""Calls over a window: functions of all rows of a partition, or of a row's neighbors in an order.
 
-The order is by all columns. So only rows that are equal in all of them are ties, and the result is the same whichever
-of these is first.
+The order uses all columns. Only rows that are equal in every column are ties, so that their order does not change the
+result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FRAMES = (
 
 
 def over(rng: random.Random, names: Sequence[Name], call: str, kind: Kind) -> tuple[str, Kind]:
-    """An aggregate over a row's partition, or another function in an order of its rows; and the kind of its value."""
+    """Return an aggregate over the partition, or a function over ordered rows, and the kind of its value."""
     by = f"PARTITION BY {rng.choice(names).text}" if rng.random() < 0.8 else ""
     if rng.random() > _ORDERED:
         return f"{call} OVER ({by})", kind

@@ -1,7 +1,7 @@
-"""Random queries: SELECT with all its clauses, ranks, set operations, WITH, and queries within queries.
+"""Random queries: SELECT with all its clauses, ranks, set operations, WITH, and nested queries.
 
-Each has one result for given rows. So a ROW_NUMBER or a LIMIT orders by all there is, or by arrival, and nothing adds
-up what depends on the order of adding.
+Each query has one result for given rows. ROW_NUMBER and LIMIT therefore order by all columns or by arrival, and no sum
+depends on the order of addition.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _KINDS: tuple[Kind, ...] = ("int", "int", "decimal", "double", "ratio", "string"
 
 
 def random_query(rng: random.Random, tables: Sequence[Table]) -> str:
-    """A query over the tables."""
+    """Return a random query over the tables."""
     return Queries(rng, tables).top()
 
 
 class Queries:
-    """Makes queries over some tables."""
+    """A generator of queries over some tables."""
 
     def __init__(self, rng: random.Random, tables: Sequence[Table]) -> None:
         self._rng = rng
@@ -39,7 +39,7 @@ class Queries:
         self._relations = Relations(rng, tables, self.query)
 
     def top(self) -> str:
-        """A whole query, maybe with WITH."""
+        """Return a whole query, sometimes with WITH."""
         rng = self._rng
         if rng.random() > 0.1:
             return self.query(rng.choice((0, 1, 1, 2))).text
@@ -49,7 +49,7 @@ class Queries:
         return f"WITH {name} AS ({inner.text}) {self.query(1).text}"
 
     def query(self, depth: int, kinds: Sequence[Kind] | None = None) -> Query:
-        """A query, with columns of these kinds if they are given; with less depth a smaller one."""
+        """Return a query, with columns of these kinds if given; less depth makes it smaller."""
         rng = self._rng
         if depth > 0 and self._relations.spent < 2 and rng.random() < 0.12:
             return self._united(depth, kinds)
@@ -71,7 +71,7 @@ class Queries:
         return Query(f"{left.text} {word} {right.text}", outputs)
 
     def _plain(self, depth: int, kinds: Sequence[Kind] | None) -> Query:
-        """SELECT without groups."""
+        """Return a SELECT without groups."""
         rng, from_ = self._rng, self._relations.from_(depth)
         where = self._where(from_, depth)
         if kinds is None and from_.star and rng.random() < 0.2:
@@ -91,7 +91,7 @@ class Queries:
         return Query(query, outputs)
 
     def _items(self, from_: From, kinds: Sequence[Kind] | None, depth: int) -> list[tuple[str, Output]]:
-        """What SELECT lists."""
+        """Return the items of the SELECT list."""
         rng, expressions = self._rng, self._expressions(from_)
         items: list[tuple[str, Output]] = []
         if kinds is not None:
@@ -112,7 +112,7 @@ class Queries:
         return items
 
     def _over_partition(self, from_: From, name: str) -> tuple[str, Output]:
-        """What the row's partition says about it."""
+        """Return a function over the row's partition."""
         rng = self._rng
         call, kind = aggregate_call(rng, from_.names)
         while call.startswith("CAST") or "DISTINCT" in call:
@@ -131,7 +131,7 @@ class Queries:
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _anywhere(self, from_: From) -> str:
-        """A test of a subquery, alone or within a condition."""
+        """Return a test of a subquery, alone or within a condition."""
         rng, tested = self._rng, self._tested(from_)
         other = self._expressions(from_).condition
         form = rng.random()
@@ -142,7 +142,7 @@ class Queries:
         return f"CASE WHEN {tested} THEN {other()} ELSE {other()} END" if form < 0.4 else tested
 
     def _tested(self, from_: From) -> str:
-        """EXISTS, IN, or a comparison with the one value of a subquery, or with any or all of several."""
+        """Return EXISTS, IN, or a comparison with a subquery's one value or with ANY or ALL of its values."""
         rng = self._rng
         outer = [each for each in from_.names if not each.local]
         text, inner, where = self._inner(outer, linked=rng.random() < 0.85)
@@ -165,7 +165,7 @@ class Queries:
         return f"{own.text} {rng.choice(('<', '>=', '='))} (SELECT {call} FROM {text}{where})"
 
     def _scalar(self, from_: From, name: str) -> tuple[str, Output]:
-        """The one value of a subquery."""
+        """Return a scalar subquery."""
         rng = self._rng
         outer = [each for each in from_.names if not each.local]
         text, inner, where = self._inner(outer, linked=rng.random() < 0.8, equal=rng.random() < 0.6)
@@ -173,7 +173,7 @@ class Queries:
         return f"(SELECT {call} FROM {text}{where})", Output(name, kind)
 
     def _inner(self, outer: Sequence[Name], *, linked: bool, equal: bool = False) -> tuple[str, tuple[Name, ...], str]:
-        """FROM and WHERE of a subquery, and what it may read of its own; `equal` links by equalities only."""
+        """Return FROM, names and WHERE of a subquery; with `equal` it is correlated by equalities only."""
         rng = self._rng
         if rng.random() < 0.2:
             query, alias = self._ranked(0), self._relations.alias("r")
@@ -196,7 +196,7 @@ class Queries:
         return self._derived(text, names, where) if parts and rng.random() < 0.2 else (text, names, where)
 
     def _derived(self, text: str, names: Sequence[Name], where: str) -> tuple[str, tuple[Name, ...], str]:
-        """FROM and WHERE of a subquery as a derived table in it."""
+        """Return FROM and WHERE of a subquery whose rows come from a derived table."""
         rng, alias = self._rng, self._relations.alias("d")
         columns = [self._relations.alias("c") for _ in names]
         listed = ", ".join(f"{each.text} AS {column}" for each, column in zip(names, columns, strict=True))
@@ -205,7 +205,7 @@ class Queries:
         return f"(SELECT {distinct}{listed} FROM {text}{where}{top}) AS {alias}", outputs, ""
 
     def _grouped(self, depth: int) -> Query:
-        """SELECT with aggregates, with or without GROUP BY."""
+        """Return a SELECT with aggregates, with or without GROUP BY."""
         rng, from_ = self._rng, self._relations.from_(depth)
         where = self._where(from_, depth)
         expressions = self._expressions(from_)
@@ -238,7 +238,7 @@ class Queries:
         return Query(text, tuple(output for _, output in items))
 
     def _grouping_sets(self, groups: Sequence[str]) -> str:
-        """Sets of group columns; never of none, of which Spark has no row where there are no rows, as DuckDB has."""
+        """Return grouping sets without the empty set, for which Spark, unlike DuckDB, has no row over no rows."""
         rng = self._rng
         first, *others = rng.sample(groups, len(groups))
         if others and rng.random() < 0.6:
@@ -261,7 +261,7 @@ class Queries:
         return f" GROUP BY {', '.join(each.text for each in groups)}"
 
     def _ranked(self, depth: int) -> Query:
-        """Rows with numbers within a range, with the number or without."""
+        """Return rows with numbers within a range, with or without the number."""
         rng, from_ = self._rng, self._relations.from_(depth)
         where = self._where(from_, depth)
         items = self._items(from_, None, 0)
@@ -288,7 +288,7 @@ class Queries:
         return Query(f"SELECT {columns} FROM ({inner}) AS {alias} WHERE {' AND '.join(bounds)}", tuple(shown))
 
     def _another_number(self, from_: From, window: str) -> list[tuple[str, str]]:
-        """Now and then a second number, by another order or of another function."""
+        """Return, sometimes, a second number with another order or function."""
         rng = self._rng
         if rng.random() >= 0.3:
             return []
@@ -296,7 +296,7 @@ class Queries:
         return [(rng.choice(others), self._relations.alias("n"))]
 
     def _bound(self, number: str, names: Sequence[Name]) -> str:
-        """A condition on the number of a row, mostly a range."""
+        """Return a condition on the number of a row, mostly a range."""
         rng = self._rng
         whole = [each.text for each in names if each.kind == "int"]
         match rng.choice(("range", "range", "range", "more", "either", "row")):
@@ -319,7 +319,7 @@ class Queries:
         return f"{function}() OVER ({by}ORDER BY {', '.join(f'{each.text}{self._direction()}' for each in order)})"
 
     def _by_arrival(self) -> Query:
-        """The first or last rows of a table that only grows, by arrival or by a column and arrival."""
+        """Return the first or last rows of an append table, by arrival or by a column and arrival."""
         rng = self._rng
         table = rng.choice([each for each in self._tables if each.mode == "append"])
         self._relations.spent += 1
@@ -345,22 +345,22 @@ class Queries:
 
 
 def _said_twice(from_: From) -> Name | None:
-    """The one column without which all have names that differ."""
+    """Return the one column without which all names are distinct, or None."""
     names = [_bare(each) for each in from_.names]
     again = [each for at, each in enumerate(from_.names) if _bare(each) in names[:at]]
     return again[0] if len(again) == 1 and not any(each.local for each in from_.names) else None
 
 
 def _bare(name: Name) -> str:
-    """A name without its relation."""
+    """Return a name without its relation."""
     return name.text.rpartition(".")[2]
 
 
 def _alike(one: Name, other: Name) -> bool:
-    """Whether two names are of one kind, and decimals of one type."""
+    """Return whether two names have the same kind and, for decimals, the same type."""
     return one.kind == other.kind and (one.kind != "decimal" or one.type == other.type != "")
 
 
 def _constant(text: str) -> bool:
-    """Whether an expression reads nothing, which GROUP BY takes for a position or refuses."""
+    """Return whether an expression reads no column, so that GROUP BY would take it as a position or refuse it."""
     return "." not in text and not any(letter.islower() for letter in text)

@@ -1,7 +1,7 @@
-"""Random records for everything that reads them: values, frames, envelopes, keys, headers, schemas, lines of JSON.
+"""Random bytes for every decoder: values, frames, envelopes, keys, headers, schemas, lines of JSON.
 
-A batch is some hundred inputs, valid ones with a few bytes changed, through the very code that a job reads with. Each
-must become a row, or be refused with a reason; rows must be readable, and nothing may take longer than a moment.
+A batch has some hundred inputs, valid ones with a few bytes changed, and runs through the code with which a job reads.
+Each input must become a row or be refused with a reason. Rows must be readable, and no batch may take longer than 20 s.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.kafka.tables import packed, pass_on
 from tests.unit.kafka.test_formats import COLUMNS, ENVELOPE, ROW, avro
 
 INPUTS = 500
-"""In a batch."""
+"""The number of inputs in a batch."""
 
 _GOOD = 1_000
 
@@ -81,11 +81,11 @@ _BYTES = (
 
 
 class FuzzError(AssertionError):
-    """An input that should be a row or refused is neither."""
+    """An input that is neither a row nor refused."""
 
 
 def changed(rng: random.Random, data: bytes, other: bytes = b"") -> bytes:
-    """Some bytes of `data` other than they were, or bytes of another in it; now and then all as it is."""
+    """Return `data` with some bytes changed or with bytes of `other`; sometimes unchanged."""
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3, 8))):
         at = rng.randint(0, len(data))
         to = min(len(data), at + rng.choice((1, 1, 2, 5, 40)))
@@ -106,7 +106,7 @@ def changed(rng: random.Random, data: bytes, other: bytes = b"") -> bytes:
 
 
 def value(rng: random.Random) -> dict[str, Any]:
-    """A row of Python values."""
+    """Return a row of Python values."""
     small = rng.choice((None, 0, 1, -1, 2**31, -(2**63)))
     return {
         "id": rng.choice((0, 1, -1, 2**40, 2**63 - 1)),
@@ -131,7 +131,7 @@ class Formats:
         self.number = self.registry.register("rows-value", _RECORD)
         self.envelope = self.registry.register("envelopes-value", Record.parse(ENVELOPE))
         self.frame = struct.pack(">bI", 0, self.number)
-        # Good ones are made once: to make them takes longer than to read them.
+        # Valid inputs are generated once, because generating takes longer than reading.
         rng = random.Random(1)
         self._good = packed(_RECORD, [value(rng) for _ in range(_GOOD)])
         self._texts = [
@@ -141,7 +141,7 @@ class Formats:
         self._envelopes = [avro(ENVELOPE, _envelope(rng)) for _ in range(_GOOD)]
 
     def surfaces(self) -> dict[str, Callable[[random.Random], Counter[str]]]:
-        """What is looked at, by its name."""
+        """Return the decoders under test, by name."""
         plain, append = self._table("upsert", "plain_avro", written=_RECORD), self._table("append", "json")
         avro_table, upsert, json_upsert = (
             self._table("retract", "avro"),
@@ -199,7 +199,7 @@ class Formats:
         keys, told = [key(rng) for _ in values], [headers(rng) for _ in values]
         try:
             return self._read(table, values, keys, told)
-        except Exception as error:  # whatever it is, it is a finding: it is raised again with its input
+        except Exception as error:  # every error is a finding; it is raised again with its input
             for number, each in enumerate(zip(values, keys, told, strict=True)):
                 try:
                     self._read(table, *([part] for part in each))
@@ -236,7 +236,7 @@ class Formats:
             raise FuzzError(f"a row that cannot be read: {read_again.reason(int(np.argmax(read_again.bad)))}")
         of, bad = set((found.rows.seq >> 16).tolist()), {letter.offset for letter in found.letters}
         if table.debezium:
-            # A tombstone, which JSON can write as null, follows a delete and is no row.
+            # A tombstone follows a delete and is no row; in JSON it may be written as null.
             nothing = format_of(table, self.registry).without_nothing(pa.array(values, pa.binary()))
             of |= set(np.flatnonzero(~validity(nothing)).tolist())
         if of & bad or len(of | bad) < count:
@@ -312,7 +312,7 @@ def _job() -> Job:
 
 
 def _lines(rng: random.Random) -> Counter[str]:
-    """Lines of changes, as `rowkind try` and `rowkind produce` take them."""
+    """Read lines of changes as `rowkind try` and `rowkind produce` do."""
     outcomes: Counter[str] = Counter()
     for _ in range(INPUTS // 4):
         change = {
@@ -349,13 +349,13 @@ def _in_time() -> Iterator[None]:
 
 
 def batch(formats: Formats, surface: str, seed: int) -> Counter[str]:
-    """What becomes of the inputs of a seed. Raises FuzzError."""
+    """Return the outcomes of a seed's inputs. Raises FuzzError."""
     with _in_time():
         return formats.surfaces()[surface](random.Random(f"{surface} {seed}"))
 
 
 def look(seeds: Iterable[int]) -> dict[str, Counter[str]]:
-    """What becomes of a batch of each kind for every seed; findings are printed, and counted as crashes or hangs."""
+    """Return the outcomes of a batch of each kind per seed; findings are printed and counted as crashes or hangs."""
     outcomes: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         formats = Formats(Path(folder))

@@ -1,4 +1,4 @@
-"""What FROM may hold: tables, queries and joins of them, and what names mean behind it."""
+"""Random FROM clauses: tables, queries and their joins, and the names that can be read from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fuzz.schemas import Kind, Table
 
 @dataclass(frozen=True)
 class Output:
-    """A column of a query or table; `type` where it is known."""
+    """A column of a query or table; `type` if it is known."""
 
     name: str
     kind: Kind
@@ -29,7 +29,7 @@ class Query:
 
 @dataclass(frozen=True)
 class From:
-    """FROM, what may be read behind it, and whether `*` stands for columns whose names all differ."""
+    """A FROM clause, the names that can be read from it, and the columns of `*` if their names are distinct."""
 
     text: str
     names: tuple[Name, ...]
@@ -37,7 +37,7 @@ class From:
 
 
 class Relations:
-    """Makes FROM. `derived` makes a query of so much depth; `spent` counts the tables that a query reads so far."""
+    """A generator of FROM clauses. `derived` generates a query of a depth; `spent` counts the tables used so far."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Relations:
         self.spent = 0
 
     def alias(self, stem: str) -> str:
-        """A name that no other relation or column has."""
+        """Return a name that no other relation or column has."""
         self._aliases += 1
         return f"{stem}{self._aliases}"
 
     def relation(self, depth: int) -> tuple[str, str, tuple[Output, ...]]:
-        """A table or a query: how it is written, its alias, its columns."""
+        """Return a table or a query: its text, its alias and its columns."""
         rng, alias = self._rng, self.alias("r")
         if self.with_ and rng.random() < 0.5:
             name = rng.choice(list(self.with_))
@@ -72,7 +72,7 @@ class Relations:
         return f"{table.name} AS {alias}", alias, columns
 
     def from_(self, depth: int) -> From:
-        """One relation, or a few that are joined."""
+        """Return one relation, or a join of a few."""
         rng = self._rng
         text, alias, outputs = self.relation(depth)
         found = From(text, _names(alias, outputs), outputs)
@@ -119,7 +119,7 @@ class Relations:
         return From(joined, (merged, *rest), star)
 
     def links(self, left: Sequence[Name], right: Sequence[Name]) -> str:
-        """A condition that joins two relations; most often equal columns, and maybe more."""
+        """Return a join condition: mostly equal columns, sometimes more conditions."""
         rng = self._rng
         pairs = [(one, other) for one in left for other in right if self._comparable(one, other)]
         expressions = Expressions(rng, (*left, *right))
@@ -129,7 +129,7 @@ class Relations:
         if rng.random() < 0.5:
             one, other = other, one
         parts = [f"{one.text} {rng.choice(('=', '=', '=', '=', '=', '<=>', '<', '<>'))} {other.text}"]
-        # Over the same columns again the two would most often contradict each other.
+        # Two conditions on the same columns would mostly contradict each other.
         others = [pair for pair in pairs if one not in pair and other not in pair]
         if others and rng.random() < 0.15:
             one, other = rng.choice(others)
@@ -143,7 +143,7 @@ class Relations:
         return " AND ".join(parts)
 
     def _comparable(self, one: Name, other: Name) -> bool:
-        """Whether two names can be equal: of one kind, or of kinds that meet in a wider one."""
+        """Return whether two names can be compared: they have the same kind, or sometimes kinds with a common type."""
         return one.kind == other.kind or ({one.kind, other.kind} in _MEETING and self._rng.random() < 0.3)
 
 
@@ -155,7 +155,7 @@ def _names(alias: str, outputs: Sequence[Output]) -> tuple[Name, ...]:
 
 
 def _bare(rng: random.Random, from_: From, outputs: Sequence[Output]) -> From:
-    """Now and then columns of a single relation are called without it."""
+    """Return a single relation whose columns are sometimes written without its alias."""
     if rng.random() < 0.7:
         return from_
     return replace(from_, names=tuple(Name(each.name, each.kind, each.type, local=True) for each in outputs))

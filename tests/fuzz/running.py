@@ -1,9 +1,9 @@
-"""Runs a case as `rowkind try` does, and says what became of it.
+"""Run a case as `rowkind try` does, and classify its outcome.
 
-agreed    after each batch the folded output is what the oracle says of the folded input
-refused   the planner does not take the query, and says why
-wrong     it is not, or the changes break the rules of the sink's mode
-failed    something else was raised: no user should see that
+- agreed: after each batch the folded output equals the oracle's result over the folded input.
+- refused: the planner refuses the query and says why.
+- wrong: the output differs, or the changes break the rules of the sink's mode.
+- failed: another error was raised, which no user should see.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch], Case], Iterator[Chan
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: the reason of a refusal, or what is wrong, after how many changes, in which settings."""
+    """The outcome of a case: the reason of a refusal, or the error, after how many changes, in which settings."""
 
     verdict: Verdict
     reason: str = ""
@@ -50,16 +50,16 @@ class Outcome:
 
     @property
     def is_finding(self) -> bool:
-        """Whether somebody has to look at it."""
+        """Return whether the outcome must be investigated."""
         return self.verdict in ("wrong", "failed")
 
     def like(self, other: Outcome) -> bool:
-        """Whether two findings may have the same cause."""
+        """Return whether two findings may have the same cause."""
         return self.verdict == other.verdict and self.reason == other.reason
 
 
 def in_memory(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], case: Case) -> Iterator[Changes]:
-    """The in-memory engine, with the case's clock."""
+    """Run the in-memory engine with the case's clock."""
     del job
     engine = MemoryEngine(sink)
     for number, batch in enumerate(batches):
@@ -67,19 +67,19 @@ def in_memory(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], case:
 
 
 def run(case: Case, engine: Engine = in_memory) -> Outcome:
-    """The outcome of a case."""
+    """Return the outcome of a case."""
     try:
         return _compared(case, engine)
     except PlanError as error:
         return Outcome("refused", reason_of(error.text))
     except duckdb.Error as error:
         return Outcome("not compared", f"DuckDB: {str(error).partition(':')[0]}")
-    except Exception as error:  # noqa: BLE001 -- what it looks for
+    except Exception as error:  # noqa: BLE001 -- the kind of error that it looks for
         return replace(failed(error), changes=len(case.changes))
 
 
 def failed(error: Exception) -> Outcome:
-    """What is said of an error that no user should see."""
+    """Return the outcome for an error that no user should see."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return Outcome("failed", f"{type(error).__name__} in {frame.name}: {_masked(str(error))}")
 
@@ -107,7 +107,7 @@ def _compared(case: Case, engine: Engine) -> Outcome:
 
 
 def _expectation(case: Case, job: Job, sink: PhysicalSink) -> Iterator[Bag]:
-    """The rows of the result after each batch."""
+    """Yield the rows of the result after each batch."""
     if case.clock and case.on_expire is None:
         model = ExpiryModel(case, job)
         for number, part in enumerate(case.parts):
@@ -130,7 +130,7 @@ def bag_of(sink: PhysicalSink, payloads: Sequence[bytes]) -> Bag:
 
 
 def breach(sink: PhysicalSink, changes: Changes) -> str:
-    """What the changes of a batch must not hold in a sink of this mode."""
+    """Return how the changes of a batch break the rules of the sink's mode; empty if they do not."""
     allowed = {"append": "+I", "retract": "+I -U +U -D", "upsert": "+I +U -D"}[sink.mode].split()
     kinds = {SYMBOLS[kind] for kind in changes.kind.tolist()}
     if extra := kinds - set(allowed):
@@ -146,7 +146,7 @@ def breach(sink: PhysicalSink, changes: Changes) -> str:
 
 
 def reason_of(text: str) -> str:
-    """The class of a refusal: what its message says whatever the query's own names."""
+    """Return the class of a refusal: its message without the query's names."""
     return _masked(re.split(r", line \d", text)[0])
 
 
@@ -157,7 +157,7 @@ def _masked(text: str) -> str:
 
 
 def shown(rows: Bag, sink: PhysicalSink) -> list[dict[str, Any]]:
-    """Rows as `rowkind try --fold` prints them."""
+    """Return rows as `rowkind try --fold` prints them."""
     listed = list(rows.elements())
     columns = {
         field.name: pa.array([_value(row[number]) for row in listed], field.type.arrow)

@@ -1,4 +1,4 @@
-"""Random scalar expressions compared with Spark, many to a seed: the same types, values and failures."""
+"""Random scalar expressions compared with Spark, many per seed: types, values and failures must be equal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ EXPRESSIONS = 80
 
 
 def look(seeds: Iterable[int]) -> bool:
-    """Compare so many expressions for every seed, print what differs and how many were refused; whether all agree."""
+    """Compare expressions for every seed; print the differences and counts; return whether all agree."""
     compared = refused = wrong = 0
-    # Whether Spark fails too is what is asked: its stack traces are no news.
+    # Spark's failures are expected here; suppress its stack traces.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     with tempfile.TemporaryDirectory() as folder:
         spark = session("fuzz", master="local[2]", parallelism=2, checkpoint=folder)

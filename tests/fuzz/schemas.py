@@ -1,7 +1,7 @@
-"""Random tables of a job: how their changes come, their keys, their columns and the values in those.
+"""Random tables of a job: their modes, keys, columns and values.
 
-Values are as `rowkind try` reads them from JSON. They come from small ranges, so that keys meet and rows are equal,
-with the values in between that are equal in SQL and different as bytes, or that are larger than anything.
+Values have the form in which `rowkind try` reads them from JSON. They come from small ranges, so that keys match and
+rows are equal. Among them are values that are equal in SQL but differ as bytes, and very large values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Kind = Literal["int", "decimal", "double", "ratio", "string", "boolean", "date", "timestamp"]
-"""What the grammar knows of a type. A ratio is a DOUBLE with digits without end, whose sums depend on their order."""
+"""The grammar's classes of types. A ratio is a DOUBLE with unlimited digits, whose sums depend on their order."""
 
 _TYPES: dict[Kind, tuple[str, ...]] = {
     "int": ("INT", "BIGINT", "BIGINT"),
@@ -30,12 +30,12 @@ _NAMES: dict[str, tuple[Kind, ...]] = {
     "w": ("decimal", "double", "boolean", "date", "timestamp", "string"),
     "d": ("date", "date", "timestamp"),
 }
-"""Few names of few kinds each, so that tables share them, as joins and USING need and ambiguity comes of."""
+"""Few names with few kinds each, so that tables share names, as joins, USING and ambiguity tests need."""
 
 _NULLS = 0.15
 _DOUBLES = (0.0, -0.0, 1.0, 1.0, 2.0, 2.5, -1.25, 3.0, "NaN", 1e10, 2.0**53)
 _LARGE = (10**12, 2**53, 2**53 + 1)
-"""The last of which is equal to the one before as a DOUBLE."""
+"""As a DOUBLE, the last of these equals the one before it."""
 
 _STRINGS = ("", "a", "a", "a", "b", "b", "A%", "é_", "7", "ab")
 
@@ -50,14 +50,14 @@ class Column:
 
     @property
     def kind(self) -> Kind:
-        """What the grammar knows of the type."""
+        """Return the grammar's class of the type."""
         base = self.type.partition("(")[0]
         return next(kind for kind, types in _TYPES.items() if base in {each.partition("(")[0] for each in types})
 
 
 @dataclass(frozen=True)
 class Table:
-    """A source table; `ttl_ms` is how long its rows live."""
+    """A source table; `ttl_ms` is the TTL of its rows."""
 
     name: str
     mode: Literal["append", "retract", "upsert"]
@@ -68,7 +68,7 @@ class Table:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The table as it stands in a job file."""
+        """Return the table's entry in a job file."""
         types = {each.name: f"{each.type}{' NOT NULL' if each.required else ''}" for each in self.columns}
         entry: dict[str, Any] = {"mode": self.mode, "columns": types}
         if self.primary_key:
@@ -81,7 +81,7 @@ class Table:
 
 
 def random_tables(rng: random.Random) -> list[Table]:
-    """One to three tables."""
+    """Return one to three random tables."""
     return [_random_table(rng, f"t{number}") for number in range(1, rng.choice((2, 3, 3, 4)))]
 
 
@@ -102,7 +102,7 @@ def _random_table(rng: random.Random, name: str) -> Table:
 
 
 def random_value(rng: random.Random, column: Column) -> Any:
-    """A value of a column, now and then NULL."""
+    """Return a value of a column, sometimes NULL."""
     if not column.required and rng.random() < _NULLS:
         return None
     match column.kind:

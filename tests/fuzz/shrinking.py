@@ -1,7 +1,7 @@
-"""A smaller case with the same finding: changes, columns, tables and pieces of the query are left out while it stays.
+"""Shrink a case: remove changes, columns, tables and parts of the query while the finding stays the same.
 
-Each step proposes smaller cases, from those that leave out most to those that make a value plain; the first that is
-still wrong in the same way is taken. A step whose case is refused or agrees is not.
+Each step proposes smaller cases, from large removals to simpler values. The first case that is still wrong in the same
+way is kept. A case that is refused or agrees is discarded.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.fuzz.changelogs import breaches
 from tests.fuzz.running import Outcome
 
 SECONDS = 90
-"""How long one case is shrunk at most."""
+"""The maximum time in seconds for shrinking one case."""
 
 _CLAUSES = ("where", "having", "group", "qualify", "distinct", "order", "limit", "offset", "with_", "on", "using")
 _PLAIN: tuple[Any, ...] = (1, "a", "1", 1.0, "2026-01-01", "2026-01-01T00:00:00Z")
 
 
 def shrink(case: Case, finding: Outcome, run: Callable[[Case], Outcome], seconds: float = SECONDS) -> Case:
-    """The smallest case found in so many seconds whose outcome is like `finding`."""
+    """Return the smallest case found within so many seconds whose outcome is like `finding`."""
     deadline = time.monotonic() + seconds
 
     allowed = breaches(case.tables, case.changes)
@@ -38,7 +38,7 @@ def shrink(case: Case, finding: Outcome, run: Callable[[Case], Outcome], seconds
             if time.monotonic() > deadline or not breaches(smaller.tables, smaller.changes) <= allowed:
                 return False
             return run(smaller).like(finding)
-        except Exception:  # noqa: BLE001 -- a case that cannot even be read is no smaller one
+        except Exception:  # noqa: BLE001 -- a case that cannot be read is not a smaller case
             return False
 
     if finding.changes and same(cut := replace(case, changes=case.changes[: finding.changes])):
@@ -60,7 +60,7 @@ def _fewer_changes(case: Case) -> Iterator[Case]:
             left = [*case.changes[:at], *case.changes[at + size :]]
             if left:
                 yield replace(case, changes=left)
-                # So that the others stay in the batches that they were in.
+                # Keep the other changes in their batches.
                 if case.batch_rows > size:
                     yield replace(case, changes=left, batch_rows=case.batch_rows - size)
         size //= 2
@@ -103,7 +103,7 @@ def _simpler_job(case: Case) -> Iterator[Case]:
 
 
 def _plainer_values(case: Case) -> Iterator[Case]:
-    """All values of a column that are equal become a plain one, so that rows that meet still meet."""
+    """Yield cases in which all equal values of a column become one plain value, so that matching rows still match."""
     for table, entry in case.tables.items():
         for column in entry["columns"]:
             values = [each["row"].get(column) for each in case.changes if each["table"] == table]
@@ -147,7 +147,7 @@ _Change = Callable[[exp.Expression, exp.Expression], exp.Expression | None]
 
 
 def _changes_of(node: exp.Expression) -> Iterator[_Change]:
-    """How a piece of a query may be made smaller: each is told the piece and the tree, and gives the new tree."""
+    """Yield ways to shrink a part of a query: functions from the part and its tree to the new tree."""
     for clause in _CLAUSES:
         if node.args.get(clause):
             yield lambda piece, tree, clause=clause: _set(piece, tree, clause, None)
@@ -177,7 +177,7 @@ def _table_instead(piece: exp.Expression, tree: exp.Expression, number: int) -> 
 
 
 def _inside(node: exp.Expression) -> Iterator[exp.Expression]:
-    """What may stand for a query or an expression: one of its own."""
+    """Yield the parts that may replace a query or an expression."""
     if isinstance(node, exp.SetOperation):
         yield from (node.left, node.right)
     elif isinstance(node, exp.Condition | exp.Paren | exp.Subquery | exp.Filter) and not isinstance(node, exp.Column):

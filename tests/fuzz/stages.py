@@ -1,7 +1,7 @@
-"""Random queries over all operators, stage on stage: whatever a stage gives is a relation that the next one may read.
+"""Random queries over all operators in nested stages: each stage is a relation that the next one may read.
 
-Every stage fits on every other one; what the planner does not take, it refuses. What a query gives may depend on the
-order of arrival, but on nothing else; this module does not say what the result is.
+Every stage can be combined with every other one; the planner refuses unsupported combinations. A result may depend on
+the order of arrival, but on nothing else. This module has no model of the results.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _FRAMES = (" ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", " ROWS BETWEEN UNBOUNDED
 
 
 class Stages(TimedStages):
-    """Makes queries over some tables."""
+    """A generator of queries over some tables."""
 
     def chain(self, stages: int) -> list[Relation]:
-        """A table, and so many stages, each on the one before."""
+        """Return a table and so many stages, each on the one before."""
         found = [self._rng.choice(self._tables)]
         for _ in range(stages):
             found.append(self.stage(found[-1]))
         return found
 
     def stage(self, below: Relation) -> Relation:
-        """One more stage on a relation."""
+        """Return one more stage on a relation."""
         ways: list[tuple[int, Callable[[Relation], Relation]]] = [
             (5, self._grouped), (4, self._ranked), (4, self._over), (5, self._joined), (2, self._limited),
             (2, self._united), (2, self._filtered), (1, self._expanded), (1, self._distinct), (1, self._with_value),
@@ -36,7 +36,7 @@ class Stages(TimedStages):
         return self._rng.choices(makers, weights)[0](below)
 
     def _partition(self, below: Relation) -> list[str]:
-        """Columns by which rows are grouped: windows, most often, and others."""
+        """Return the columns by which rows are grouped: mostly windows, and others."""
         rng = self._rng
         windows = [name for name in WINDOW if below.has(name)] if rng.random() < 0.85 else []
         return windows + rng.choice((["k"], ["k"], ["k", "s"] if below.has("s") else ["k"], []))
@@ -60,7 +60,7 @@ class Stages(TimedStages):
         return Relation(f"SELECT {listed} FROM {below.from_}{groups}{having}", tuple(items))
 
     def _calls(self, below: Relation) -> dict[str, str]:
-        """Aggregates by the names that they get."""
+        """Return aggregates by their names."""
         rng, value = self._rng, below.value
         whole = (
             "COUNT(*)", f"COUNT({value})", f"SUM({value})", f"MIN({value})", f"MAX({value})", f"BIT_XOR({value})",
@@ -86,7 +86,7 @@ class Stages(TimedStages):
         return f"{order}{rng.choice(('', '', ' DESC'))}"
 
     def _ranked(self, below: Relation) -> Relation:
-        """The first rows of each partition."""
+        """Return the first rows of each partition."""
         rng = self._rng
         by, order = ", ".join(self._partition(below)), self._order(below)
         function = (
@@ -100,7 +100,7 @@ class Stages(TimedStages):
         return Relation(f"SELECT {', '.join((*columns, *number))} FROM ({inner}) WHERE n {bound}", (*columns, *number))
 
     def _over(self, below: Relation) -> Relation:
-        """Rows with what others of their partition say."""
+        """Return rows with functions over their partitions."""
         rng, value = self._rng, below.value
         by, order = ", ".join(self._partition(below)), self._order(below)
         by = f"PARTITION BY {by} " if by else ""
@@ -121,7 +121,7 @@ class Stages(TimedStages):
         return Relation(f"SELECT {', '.join(listed)} FROM {below.from_}", (*kept, *names))
 
     def _joined(self, below: Relation) -> Relation:
-        """Rows with those of another relation, or that have such ones; within an interval, if both have times."""
+        """Return a join, semi join or anti join with another relation, within an interval if both have times."""
         rng, left, right = self._rng, self.alias(), self.alias()
         other = rng.choice(self._tables)
         if rng.random() < 0.4:
@@ -149,7 +149,7 @@ class Stages(TimedStages):
         return Relation(f"SELECT {', '.join(taken.values())} FROM {joined}", tuple(taken), grows=grows)
 
     def _limited(self, below: Relation) -> Relation:
-        """The rows that came first, or the first ones by a column."""
+        """Return the rows that arrived first, or the first rows by a column."""
         rng = self._rng
         order = f" ORDER BY {self._order(below)}" if rng.random() < 0.4 else ""
         order = "" if "PROCTIME" in order else order
@@ -182,7 +182,7 @@ class Stages(TimedStages):
         return Relation(f"SELECT {listed} FROM {below.from_} AS {alias} WHERE {condition}", below.columns, grows=grows)
 
     def _expanded(self, below: Relation) -> Relation:
-        """Several rows of each."""
+        """Return several rows per row."""
         kept = [name for name in below.columns if name != "v"]
         text = f"SELECT {', '.join(kept)}, e.v FROM {below.from_} CROSS JOIN UNNEST(ARRAY({below.value}, 1, k)) AS e(v)"
         return Relation(text, (*kept, "v"), grows=below.grows)
@@ -192,7 +192,7 @@ class Stages(TimedStages):
         return Relation(f"SELECT DISTINCT {', '.join(columns)} FROM {below.from_}", tuple(columns))
 
     def _with_value(self, below: Relation) -> Relation:
-        """Rows with the one value of a subquery."""
+        """Return rows with a scalar subquery's value."""
         rng, alias, inner = self._rng, self.alias(), self.alias()
         other = rng.choice(self._tables)
         kept = [name for name in below.columns if name != "v"]

@@ -1,4 +1,4 @@
-"""The cut law holds for random jobs: a few of the seeds of `python -m tests.fuzz --of cuts`."""
+"""The split law for random jobs: a few of the seeds of `python -m tests.fuzz --of cuts`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TABLE = Table(
 
 @pytest.mark.parametrize("block", range(3))
 def test_random_jobs_give_the_same_in_every_setting(block: int) -> None:
-    """Eight cases of two jobs, over tables in all modes; most are planned, and none differs."""
+    """Eight cases of two jobs, over tables in all modes; at least half are compared, and none differs."""
     agreed = 0
     for seed in range(8 * block, 8 * block + 8):
         print(f"seed {seed}")
@@ -39,7 +39,7 @@ def test_random_jobs_give_the_same_in_every_setting(block: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_queries_of_arrival_over_rows_that_only_come_are_what_the_model_says(seed: int) -> None:
-    """FIRST, LAST, ROW_NUMBER, LAG, LIMIT and `on_conflict`."""
+    """FIRST, LAST, ROW_NUMBER, LAG, LIMIT and `on_conflict` give the model's result over an append table."""
     print(f"seed {seed}")
     rng = random.Random(seed)
     arrival = random_arrival(rng, "t")
@@ -50,7 +50,7 @@ def test_queries_of_arrival_over_rows_that_only_come_are_what_the_model_says(see
 
 
 def test_an_engine_that_depends_on_the_cut_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that loses retractions differs by the cut, in each of two queries, and the first one is told alone."""
+    """An engine that loses retractions is found by the split, and the finding is reduced to one of the two queries."""
 
     class Forgetful(MemoryEngine):
         def batch(self, rows: Mapping[str, Rows], now: int, **options: Any) -> dict[str, Changes]:
@@ -69,7 +69,7 @@ def test_an_engine_that_depends_on_the_cut_is_found_out(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("seed", range(20))
 def test_unread_columns_leave_the_other_columns_as_they_are(seed: int) -> None:
-    """The rows that the tables hold in the end are the same, without the columns that were added."""
+    """The final rows of the tables are the same, apart from the additional columns."""
     print(f"seed {seed}")
     case = random_cut_case(seed)
     plain, wide = (held(each) for each in (case, with_unread(case)))

@@ -1,4 +1,4 @@
-"""Random jobs give what DuckDB gives over the folded inputs, after every batch: a few of the seeds of `make fuzz`."""
+"""Random jobs give DuckDB's result over the folded inputs after every batch: a few of the seeds of `make fuzz`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fuzz.shrinking import shrink
 
 @pytest.mark.parametrize("block", range(4))
 def test_random_jobs_give_what_duckdb_gives(block: int) -> None:
-    """Ten jobs of random tables, changes and queries; most are planned, and none is wrong."""
+    """Ten jobs of random tables, changes and queries; at least half agree, and none is wrong."""
     agreed = 0
     for seed in range(10 * block, 10 * block + 10):
         print(f"seed {seed}")
@@ -32,7 +32,7 @@ def test_random_jobs_give_what_duckdb_gives(block: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_jobs_with_a_clock_give_what_the_model_gives(seed: int) -> None:
-    """Joins and groups whose rows expire."""
+    """Joins and groups with a TTL give the model's result."""
     print(f"seed {seed}")
     case = Case("clock", sink={"mode": "retract"}, **random_expiring(random.Random(seed)))
     outcome = run(case)
@@ -41,7 +41,7 @@ def test_random_jobs_with_a_clock_give_what_the_model_gives(seed: int) -> None:
 
 @pytest.mark.parametrize("block", range(2))
 def test_random_jobs_take_back_what_expires(block: int) -> None:
-    """Any query is, at any time, what DuckDB says of the rows that are alive."""
+    """With `on_expire: retract` the result at any time is DuckDB's over the rows that have not expired."""
     agreed = 0
     for seed in range(10 * block, 10 * block + 10):
         print(f"seed {seed}")
@@ -56,21 +56,21 @@ def test_random_jobs_take_back_what_expires(block: int) -> None:
 
 
 def test_a_row_that_comes_and_goes_within_a_batch_writes_no_group() -> None:
-    """Of the batch nothing is left of it that could make its group live longer: operators and model agree on that."""
+    """A row inserted and deleted within one batch does not refresh its group, in the operators and in the model."""
     outcome = run(random_case(701161))
     assert outcome.verdict == "agreed", outcome
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_changes_keep_the_promises_of_their_tables(seed: int) -> None:
-    """Nothing comes that a table does not allow, but retractions that find no row."""
+    """Random changes break no promise of their table, except for unmatched retractions."""
     print(f"seed {seed}")
     case = random_case(seed)
     assert breaches(case.tables, case.changes) <= {"a stray"}
 
 
 def test_a_finding_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that forgets deletes is found out, by two changes of one table and a plain query."""
+    """An engine that loses deletes is found, and its case shrinks to at most three changes and no longer query."""
 
     def forgetful(engine: MemoryEngine, rows: Mapping[str, Rows], now: int) -> dict[str, Changes]:
         found = batch(engine, rows, now)
@@ -112,5 +112,5 @@ def test_a_finding_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_duckdb_means_otherwise_is_said_in_other_words(sql: str, expected: str) -> None:
-    """The oracle's translation."""
+    """The translation for DuckDB rewrites expressions whose semantics differ from Spark's."""
     assert translated(sql) == expected

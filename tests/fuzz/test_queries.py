@@ -1,4 +1,4 @@
-"""Queries as people write them, a few random changelogs each: after every batch what DuckDB gives."""
+"""Hand-written queries over a few random changelogs each: after every batch the result equals DuckDB's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLES = (
 )
 EXISTS = "EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"
 QUERIES = (
-    # EXISTS and IN wherever a condition may stand.
+    # EXISTS and IN in every place of a condition.
     f"SELECT id FROM t WHERE v > 1 OR {EXISTS}",
     f"SELECT id FROM t WHERE NOT (v > 1 AND {EXISTS})",
     "SELECT id FROM t WHERE v > 1 OR k IN (SELECT k FROM u)",
@@ -55,12 +55,12 @@ QUERIES = (
     "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY v ORDER BY id) <= 2",
     f"SELECT t.id, w.v FROM t JOIN w ON t.k = w.k AND {EXISTS}",
     "SELECT t.id, w.v FROM t JOIN w ON t.k = w.k AND (w.v > 1 OR w.v NOT IN (SELECT v FROM u WHERE u.k = t.k))",
-    # What says nothing: an order inside of a query, a constant that parts rows.
+    # Clauses without effect: an order inside a query, a constant partition key.
     "SELECT k, SUM(v) AS n FROM (SELECT * FROM t ORDER BY v) AS r GROUP BY k",
     "WITH r AS (SELECT k, v FROM u ORDER BY k DESC) SELECT k, v FROM r UNION ALL (SELECT k, v FROM w ORDER BY v)",
     "SELECT id, SUM(v) OVER (PARTITION BY NULL) AS n FROM t",
     "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY 1, NULL ORDER BY v, id) <= 3",
-    # What is kept of a group, by a clock that goes back.
+    # Values kept for a group, with a clock that goes back.
     "SELECT k, LISTAGG(DISTINCT s, ',') WITHIN GROUP (ORDER BY s) AS c, COUNT(*) AS n FROM u GROUP BY k",
     "SELECT k, MODE(v) AS a, MAX(v) AS b, MIN(s) AS c, COUNT(DISTINCT v) AS n FROM u GROUP BY k",
     # The nearest number.
@@ -69,12 +69,12 @@ QUERIES = (
         "SELECT t.id, r.n FROM t ASOF LEFT JOIN (SELECT k, v, COUNT(*) AS n FROM u GROUP BY k, v) AS r "
         "ON t.k = r.k AND t.v < r.v"
     ),
-    # Alternatives with something in common.
+    # Alternatives with a common condition.
     "SELECT t.id, u.s FROM t, u WHERE (t.k = u.k AND t.v > 2) OR (t.k = u.k AND u.v < 3 AND u.s IS NULL)",
     "SELECT t.id, u.s FROM t LEFT JOIN u ON (t.k = u.k AND t.v = 1) OR (u.v > 1 AND t.k = u.k) OR (t.k = u.k)",
     "SELECT id FROM t WHERE NOT ((v > 1 AND k = 2) OR (v > 1 AND k IS NULL))",
     "SELECT id FROM t WHERE (v <> 0 AND 6 / v > 2) OR (6 / v > 2 AND v <> 0 AND k > 1)",
-    # A value of a subquery.
+    # Scalar subqueries.
     "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k = t.k) AS m FROM t",
     "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k < t.k) AS m FROM t",
     "SELECT id, (SELECT COUNT(*) FROM u WHERE u.k <= t.k AND u.v = t.v) AS n FROM t",
@@ -95,7 +95,7 @@ QUERIES = (
     "SELECT id FROM t WHERE v IN (SELECT u.v FROM u WHERE u.k < t.k EXCEPT SELECT w.v FROM w WHERE w.k = t.k)",
     "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS n, SUM(v) AS s FROM t GROUP BY k",
     "SELECT k, SUM(v) AS s FROM t GROUP BY k HAVING SUM(v) > (SELECT AVG(u.v) FROM u WHERE u.k < t.k)",
-    # Derived tables that read the query around.
+    # Correlated derived tables.
     "SELECT id, (SELECT COUNT(*) FROM (SELECT DISTINCT v FROM u WHERE u.k = t.k) AS x) AS n FROM t",
     "SELECT id, (SELECT SUM(n) FROM (SELECT s, COUNT(*) AS n FROM u WHERE u.k < t.k GROUP BY s) AS x) AS n FROM t",
     (
@@ -137,7 +137,7 @@ QUERIES = (
     ),
     "SELECT id, (SELECT SORT_ARRAY(COLLECT_LIST(u.v)) FROM u WHERE u.k = t.k) AS l FROM t",
     "SELECT id, (SELECT SIZE(ARRAY_AGG(u.s)) FROM u WHERE u.k < t.k) AS n FROM t",
-    # Aggregates of the query around.
+    # Aggregates of the outer query.
     "SELECT t.k FROM t GROUP BY t.k HAVING EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < SUM(t.v))",
     "SELECT t.k FROM t GROUP BY t.k HAVING NOT EXISTS (SELECT 1 FROM u WHERE u.v > MAX(t.v)) OR COUNT(*) > 2",
     "SELECT t.k, (SELECT COUNT(*) FROM w JOIN u ON u.v < COUNT(t.v) WHERE w.k = t.k) AS n FROM t GROUP BY t.k",
@@ -153,7 +153,7 @@ QUERIES = (
     "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) >= ALL (SELECT COUNT(*) FROM u GROUP BY u.k)",
     "SELECT k, SUM(CASE WHEN v > ANY (SELECT u.v FROM u WHERE u.k = t.k) THEN 1 ELSE 0 END) AS n FROM t GROUP BY k",
     "SELECT id FROM t WHERE v NOT IN (SELECT COUNT(*) FROM u WHERE u.k = t.k)",
-    # Rows of the query's own.
+    # Literal rows.
     "SELECT t.id, x.name FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(k, name) ON t.k = x.k",
     "SELECT id FROM t WHERE k IN (SELECT * FROM VALUES (1), (2), (7))",
     "SELECT x.k, COUNT(u.v) AS n FROM (VALUES (1), (2), (7)) AS x(k) LEFT JOIN u ON u.k = x.k GROUP BY x.k",
@@ -161,12 +161,12 @@ QUERIES = (
     "SELECT id, (SELECT t.v + 1) AS n FROM t",
     "SELECT t.id, x.n FROM t, LATERAL (SELECT t.v * 2 AS n) AS x",
     "SELECT t.id, x.n FROM t, LATERAL (SELECT t.k AS n UNION ALL SELECT t.v) AS x",
-    # Sets with duplicates.
+    # Set operations with duplicates.
     "SELECT k, v FROM t INTERSECT ALL SELECT k, v FROM u",
     "SELECT k, v FROM u EXCEPT ALL SELECT k, v FROM t",
     "SELECT v FROM u EXCEPT ALL SELECT v FROM w UNION ALL SELECT v FROM t",
     "SELECT id FROM t WHERE v IN (SELECT v FROM u WHERE u.k = t.k EXCEPT ALL SELECT v FROM w WHERE w.k = t.k)",
-    # Rows of a subquery for each row.
+    # LATERAL subqueries.
     "SELECT t.id, x.v FROM t, LATERAL (SELECT u.v FROM u WHERE u.k = t.k) AS x",
     "SELECT t.id, x.v, x.s FROM t, LATERAL (SELECT v, s FROM u WHERE u.k = t.k ORDER BY v DESC, s LIMIT 2) AS x",
     "SELECT t.id, x.v FROM t LEFT JOIN LATERAL (SELECT v FROM u WHERE u.k < t.k ORDER BY v, s LIMIT 1) AS x ON TRUE",
@@ -181,7 +181,7 @@ QUERIES = (
         "SELECT t.id, x.v FROM t, LATERAL (SELECT v, ROW_NUMBER() OVER (ORDER BY v, s) AS rn FROM u WHERE u.k = t.k "
         "QUALIFY rn = 1) AS x"
     ),
-    # What FROM may hold.
+    # Forms of FROM.
     (
         "SELECT t.id, x.n FROM t LEFT JOIN (u JOIN (SELECT k, COUNT(*) AS n FROM w GROUP BY k) AS x ON u.k = x.k) "
         "ON t.k = u.k"
@@ -197,7 +197,7 @@ QUERIES = (
 
 @pytest.mark.parametrize("sql", QUERIES)
 def test_a_query_gives_what_duckdb_gives_after_every_batch(sql: str) -> None:
-    """Random changes of three tables, which a query is kept up to date over."""
+    """Over random changes of three tables, the query's result equals DuckDB's after every batch."""
     for number in seeds(2):
         seed = f"{sql} {number}"
         print(f"seed '{seed}'")

@@ -1,4 +1,4 @@
-"""Whatever lies in a topic: it is a row, or it is refused with a reason."""
+"""Any bytes in a topic become a row or are refused with a reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fuzz.records import Formats, batch
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_records_are_rows_or_refused(seed: int, tmp_path: Path) -> None:
-    """A batch of every kind."""
+    """Every input of a random batch of each kind becomes a row or is refused."""
     print(f"seed {seed}")
     formats = Formats(tmp_path)
     for surface in formats.surfaces():

@@ -1,4 +1,4 @@
-"""Whatever stands in a job file: it is planned, or refused with a message that says where, and never a stack trace."""
+"""Any job file is planned, or refused with a message that says where the error is; there is never a stack trace."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from tests.plan.cases import TABLES, cases
 from tests.plan.changelogs import World
 
 MOST_LINES = 14
-"""A message fits on a screen."""
+"""The most lines that a message may have, so that it fits on a screen."""
 
 
 @cache
 def valid() -> list[str]:
-    """The queries of the cases that are planned."""
+    """Return the queries of the cases that are planned."""
     return [case.sql for case in cases() if not case.is_refused]
 
 
 def check_sql(sql: str, seed: int) -> bool:
-    """Whether a query is planned; it is then explained and run over a few changes. Fails on what no user should see."""
+    """Return whether a query is planned, explain and run it if so; fail on errors that no user should see."""
     job = with_query(sql)
     try:
         sink = plan(job, "result")
@@ -67,13 +67,13 @@ def _tables() -> Job:
 
 
 def with_query(sql: str) -> Job:
-    """The cases' tables with this query."""
+    """Return the cases' tables with this query."""
     return _tables().model_copy(update={"sinks": {"result": Sink(topic="result", mode="retract", sql=sql)}})
 
 
 @pytest.mark.parametrize("seed", range(120))
 def test_random_queries_are_planned_or_refused(seed: int) -> None:
-    """A query out of a grammar that cares little for types and meaning."""
+    """A query of a grammar that mostly ignores types and meaning is planned or refused."""
     print(f"seed {seed}")
     sql = Grammar(random.Random(seed)).query()
     print(sql)
@@ -82,7 +82,7 @@ def test_random_queries_are_planned_or_refused(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_broken_queries_are_planned_or_refused(seed: int) -> None:
-    """Ten valid queries, with words left out, doubled, swapped or replaced."""
+    """Ten valid queries with words removed, duplicated, swapped or replaced are planned or refused."""
     print(f"seed {seed}")
     rng = random.Random(seed)
     for _ in range(10):
@@ -93,7 +93,7 @@ def test_broken_queries_are_planned_or_refused(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_broken_job_files_are_planned_or_refused(seed: int, tmp_path: Path) -> None:
-    """`rowkind check` of five job files with settings changed or lines torn."""
+    """`rowkind check` accepts or refuses five job files with changed settings or damaged lines."""
     print(f"seed {seed}")
     rng = random.Random(seed)
     for _ in range(5):
@@ -104,7 +104,7 @@ def test_broken_job_files_are_planned_or_refused(seed: int, tmp_path: Path) -> N
 
 
 def check_file(text: str, file: Path) -> bool:
-    """Check a job file as the command line does; whether it is one."""
+    """Check a job file as the command line does; return whether it is valid."""
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
     result = CliRunner().invoke(main, ["check", str(file)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -116,5 +116,5 @@ def check_file(text: str, file: Path) -> bool:
 
 
 def test_a_setting_whose_name_is_a_number_is_a_setting(tmp_path: Path) -> None:
-    """YAML reads `1: x` as a number, which Kafka's settings have as text; the fuzz found a KeyError here."""
+    """YAML reads `1: x` as a number, but Kafka's settings have text names; this once raised a KeyError."""
     check_file(TABLES.read_text() + "\nkafka: {bootstrap.servers: 'localhost:9092', 1: x}\n", tmp_path / "job.yaml")

@@ -1,4 +1,4 @@
-"""Random texts for the planner and for `rowkind check`: what fails on them, other than by a refusal."""
+"""Random texts for the planner and for `rowkind check`, and a search for crashes on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {
 
 
 def look(seeds: Iterable[int]) -> dict[str, Counter[str]]:
-    """What becomes of texts of each kind for every seed; what fails is printed, and counted as crashes."""
+    """Return the outcomes of texts of each kind per seed; failures are printed and counted as crashes."""
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in KINDS.values()}
     seen: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +36,7 @@ def look(seeds: Iterable[int]) -> dict[str, Counter[str]]:
                     else:
                         taken = check_file(text, Path(folder) / "job.yaml")
                     outcomes[KINDS[kind]]["rows" if taken else "refused"] += 1
-                except Exception as error:  # noqa: BLE001 -- what it looks for
+                except Exception as error:  # noqa: BLE001 -- the kind of error that it looks for
                     outcomes[KINDS[kind]]["crashes"] += 1
                     where = "\n".join(traceback.format_exc().splitlines()[-7:])
                     known = f"{type(error).__name__} {where.splitlines()[-3]}"

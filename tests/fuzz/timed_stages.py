@@ -1,4 +1,4 @@
-"""Stages of random queries that go by time: windows, joins by time, patterns, the clock."""
+"""Stages of random queries that depend on time: windows, joins by time, patterns, the clock."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _SKIPS = ("", "AFTER MATCH SKIP PAST LAST ROW ", "AFTER MATCH SKIP TO NEXT ROW "
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or a query with its columns. Each has `k`, and most `v`; `s` is a text, `ts` a time.
+    """A table or a query with its columns.
 
-    Its rows only come if it `grows`, as far as is known here; a `keyed` table has the key `id`.
+    Each has `k`, and most have `v`; `s` is a text and `ts` a time. If it `grows`, its rows are known to be insert-only.
+    A `keyed` table has the key `id`.
     """
 
     text: str
@@ -30,21 +31,21 @@ class Relation:
 
     @property
     def from_(self) -> str:
-        """How FROM has it, without an alias."""
+        """Return the relation as FROM has it, without an alias."""
         return self.text if self.is_table else f"({self.text})"
 
     @property
     def value(self) -> str:
-        """A column with numbers."""
+        """Return a column with numbers."""
         return "v" if self.has("v") else "k"
 
     def has(self, *names: str) -> bool:
-        """Whether it has all these columns."""
+        """Return whether it has all these columns."""
         return all(name in self.columns for name in names)
 
 
 class TimedStages:
-    """Makes relations of relations. `clocked` says that each change has a time at which it is processed."""
+    """A generator of relations over relations; if `clocked`, each change has a processing time."""
 
     def __init__(self, rng: random.Random, tables: Sequence[Relation], *, clocked: bool) -> None:
         self._rng = rng
@@ -53,12 +54,12 @@ class TimedStages:
         self._aliases = 0
 
     def alias(self) -> str:
-        """A name that no other relation has."""
+        """Return a name that no other relation has."""
         self._aliases += 1
         return f"r{self._aliases}"
 
     def timed_ways(self, below: Relation) -> list[tuple[int, Callable[[Relation], Relation]]]:
-        """The stages of time that may be put on a relation, each with its weight."""
+        """Return the time-dependent stages that may follow a relation, each with its weight."""
         ways: list[tuple[int, Callable[[Relation], Relation]]] = []
         if below.has("ts") and not below.has("window_start"):
             ways += [(8, self._windowed), (4, self._asof), (2, self._spark_windows)]
@@ -90,7 +91,7 @@ class TimedStages:
         return Relation(f"SELECT {listed} FROM {below.from_} GROUP BY k, {window}", ("k", *WINDOW, "v"))
 
     def _met(self, below: Relation, other: Relation, kind: str, on: Sequence[str], of: str = "") -> Relation:
-        """Rows with those that they meet in another relation: their own columns, and a value of the other.
+        """Return rows joined with those of another relation: their own columns and a value of the other.
 
         In `on` the two are called `l` and `r`.
         """
@@ -126,14 +127,14 @@ class TimedStages:
         return Relation(f"SELECT {', '.join(below.columns)} FROM {below.from_} WHERE {condition}", below.columns)
 
     def _processed(self, below: Relation) -> Relation:
-        """Rows with the time at which they are processed, as their time or beside it."""
+        """Return rows with their processing time, in place of their time or in addition to it."""
         name = self._rng.choice(("ts", "p"))
         kept = [each for each in below.columns if each != name]
         text = f"SELECT {', '.join(kept)}, PROCTIME() AS {name} FROM {below.from_}"
         return Relation(text, (*kept, name), grows=True)
 
     def _matched(self, below: Relation) -> Relation:
-        """Runs of rows that follow each other in time."""
+        """Return matches of a pattern over rows in order of time."""
         rng = self._rng
         pattern = rng.choice(_PATTERNS)
         skip = rng.choice(_SKIPS) if "B" in pattern and "|" not in pattern and "B?" not in pattern else ""

@@ -1,4 +1,4 @@
-"""Tables with several rows of each row, the elements of an array: views of a job, and what is in them."""
+"""Tables unnested into several rows per row, the elements of an array: views of a job and a model of their rows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _EXACT = 0.6
 
 @dataclass(frozen=True)
 class Unnested:
-    """The rows of a table, each with one element or, if `told` is not NULL in it, with three.
+    """The rows of a table, each with three elements, or with one if its column `told` is NULL.
 
-    The elements are `column`, and in the middle `other`. `numbered`: each row has the place of its element.
+    The elements are the column `column`, with `other` in the middle. If `numbered`, each row has its element's
+    position.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Unnested:
 
     @property
     def sql(self) -> str:
-        """The view."""
+        """Return the view's query."""
         array = f"CASE WHEN {self.told} IS NULL THEN ARRAY({self.column}) "
         array += f"ELSE ARRAY({self.column}, {self.other}, {self.column}) END"
         call, names = ("POSEXPLODE", "p, x") if self.numbered else ("EXPLODE", "x")
@@ -42,11 +43,11 @@ class Unnested:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Its columns behind those of the table."""
+        """Return the columns that the view adds to the table's."""
         return ("p", "x") if self.numbered else ("x",)
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """Its rows, given those of the table."""
+        """Return the view's rows for these rows of the table."""
         found: list[dict[str, Any]] = []
         other = self.other.strip("'") if self.other.startswith("'") else int(self.other)
         for row in table.to_pylist():
@@ -58,7 +59,7 @@ class Unnested:
         return pa.Table.from_pylist(found, schema)
 
     def seen(self, tables: Sequence[Table]) -> Table:
-        """What the grammar takes it for."""
+        """Return the view as a table for the grammar."""
         (of,) = (each for each in tables if each.name == self.table)
         (column,) = (each for each in of.columns if each.name == self.column)
         added = {"p": Column("p", "INT", required=True), "x": Column("x", column.type)}
@@ -67,7 +68,7 @@ class Unnested:
 
 
 def random_unnested(seed: int) -> Case:
-    """A case whose query reads rows that were taken apart, most often of tables that keep to `exact`."""
+    """Return a case whose query reads unnested rows, mostly of tables that are `exact`."""
     rng = random.Random(f"unnested {seed}")
     tables = [_exact(rng, each) for each in with_times(rng, random_tables(rng))]
     windows = [each for each in random_windows(rng, tables) if each.kind in ("HOP", "CUMULATE")]

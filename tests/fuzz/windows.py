@@ -1,7 +1,7 @@
-"""Tables whose rows are in windows of time: views of a job, and what is in them.
+"""Tables whose rows are in time windows: views of a job and a model of their rows.
 
-To the grammar such a view is a table like another one. So queries group by windows, rank within them and join them, or
-do with their columns what nobody would. Where the table has a watermark its delay is so long that nothing is late.
+For the grammar such a view is a table like any other. Queries therefore group by windows, rank within them and join
+them, or use their columns in unusual ways. If the table has a watermark, its delay is so long that no row is late.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _SHARE = 0.7
 
 
 class View(Protocol):
-    """A view of a job over one of its tables, and its rows by a way of its own."""
+    """A view of a job over one of its tables, with its own model of its rows."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Return the view's name."""
 
     @property
     def table(self) -> str:
-        """The table."""
+        """Return the name of its table."""
 
     @property
     def sql(self) -> str:
-        """Its query."""
+        """Return its query."""
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """Its rows, given those of the table."""
+        """Return its rows for these rows of the table."""
 
 
 @dataclass(frozen=True)
 class Windowed:
-    """The rows of a table in windows of a time of theirs.
+    """The rows of a table in windows over one of their time columns.
 
-    `size` is how long a window is, in hours, or how long there is nothing between two sessions; windows that overlap
-    begin, or end, every `step` hours. Sessions are those of rows with the same `of`.
+    `size` is the length of a window in hours, or the gap of sessions. Overlapping windows begin, or end, every `step`
+    hours. Sessions are those of rows with the same `of`.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Windowed:
 
     @property
     def sql(self) -> str:
-        """The view."""
+        """Return the view's query."""
         size, step = (f"INTERVAL '{each}' HOUR" for each in (self.size, self.step))
         lengths = f"{step}, {size}" if self.kind in ("HOP", "CUMULATE") else size
         by = f" PARTITION BY {self.of}" if self.of is not None else ""
         return f"SELECT * FROM TABLE({self.kind}(TABLE {self.table}{by}, DESCRIPTOR({self.column}), {lengths}))"
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """The rows of the table in their windows; one without a time is in none."""
+        """Return the rows of the table in their windows; a row without a time is in none."""
         columns = [pa.field(name, pa.timestamp("us", "UTC")) for name in _ADDED]
         timed = [row for row in table.to_pylist() if row[self.column] is not None]
         found = [
@@ -113,7 +113,7 @@ class Windowed:
 
 
 def with_times(rng: random.Random, tables: Sequence[Table]) -> list[Table]:
-    """The tables, most of those that have no time with one."""
+    """Return the tables, with a time column added to most of those that have none."""
     untimed = [all(column.type != "TIMESTAMP" for column in each.columns) and rng.random() < _SHARE for each in tables]
     time = Column("ts", "TIMESTAMP")
     return [
@@ -123,7 +123,7 @@ def with_times(rng: random.Random, tables: Sequence[Table]) -> list[Table]:
 
 
 def random_windows(rng: random.Random, tables: Sequence[Table]) -> list[Windowed]:
-    """Windows of some of the tables that have a time."""
+    """Return windows over some of the tables that have a time."""
     found = []
     for table in tables:
         times = [each.name for each in table.columns if each.type == "TIMESTAMP"]
@@ -139,7 +139,7 @@ def random_windows(rng: random.Random, tables: Sequence[Table]) -> list[Windowed
 
 
 def seen_as(windows: Windowed, tables: Sequence[Table]) -> Table:
-    """What the grammar takes windows for: a table, whose rows nobody says the order of arrival of."""
+    """Return windows as a table for the grammar, whose order of arrival is not defined."""
     (of,) = (each for each in tables if each.name == windows.table)
     columns = (*of.columns, *(Column(name, "TIMESTAMP", required=True) for name in _ADDED))
     return replace(of, name=windows.name, mode="retract", columns=columns, primary_key=())
@@ -148,7 +148,7 @@ def seen_as(windows: Windowed, tables: Sequence[Table]) -> Table:
 def with_watermarks(
     rng: random.Random, entries: Mapping[str, Mapping[str, Any]], windows: Sequence[Windowed]
 ) -> dict[str, Mapping[str, Any]]:
-    """The entries of the tables, most of them with the watermark by which some of their windows close."""
+    """Return the entries of the tables, most of them with the watermark that closes some of their windows."""
     found = dict(entries)
     for each in windows:
         if rng.random() < _SHARE:

@@ -27,5 +27,5 @@ def orders(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistr
 
 @pytest.fixture
 def make_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry) -> MakeSink:
-    """Makes sinks over fresh topics."""
+    """Return a function that makes sinks over new topics."""
     return lambda **changed: fresh_sink(broker, new_topic, schemas, **changed)

@@ -1,4 +1,4 @@
-"""Java's default partitioner, as the Kafka clients for the JVM have it: the judge of where a key must be."""
+"""Java's default partitioner, as in Kafka's JVM clients: the reference for the partition of a key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2, signed as in Java."""
+    """Return Kafka's 32-bit murmur2 hash, signed as in Java."""
     h = (0x9747B28C ^ len(data)) & _MASK
     whole = len(data) // 4 * 4
     for at in range(0, whole, 4):
@@ -23,5 +23,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition(key: bytes, partitions: int) -> int:
-    """The partition of a key under Java's default partitioner."""
+    """Return the partition of a key under Java's default partitioner."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,4 +1,4 @@
-"""Sinks for the tests of the writer: specs, changes, and what a read_committed consumer finds afterwards."""
+"""Sinks for the tests of the writer: specs, changes, and the records that a read_committed consumer then finds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MARKED_SECONDS = 3.0
 
 
 def changes(*given: Change, first_seq: int = 0) -> Changes:
-    """Changes of orders, keyed by id as for a Kafka topic, in arrival order."""
+    """Return changes of orders in arrival order, keyed by id as for a Kafka topic."""
     rows = [row for _, row in given]
     key = binary(packed(ORDER_KEY, [{"id": row["id"]} for row in rows]))
     return Changes(
@@ -59,7 +59,7 @@ class Message:
 
 @dataclass
 class Sink:
-    """A query with one sink, or `beside` others with several: its spec, its topic, and a writer for it."""
+    """A query with one sink, or with several (`beside`): its spec, its topic, and a writer for it."""
 
     spec: WriterSpec
 
@@ -74,7 +74,7 @@ class Sink:
         return self.of.topic
 
     def beside(self, *others: Sink) -> Sink:
-        """A query that writes all of these topics, each sink under its place, with the progress of this one."""
+        """Return a query that writes all of these topics, numbered in order, with this sink's progress topic."""
         return Sink(replace(self.spec, sinks=dict(enumerate(each.of for each in (self, *others)))))
 
     def write(
@@ -85,7 +85,7 @@ class Sink:
         checkpoint: str = "c",
         counters: Counters | None = None,
     ) -> Counted:
-        """Write as the task of `partition` in `batch` would."""
+        """Write as the task of `partition` in `batch` does."""
         blocks = [
             Block(part if isinstance(part, Batch) else Batch(part), (counters or {}) if number == 0 else {}).to_bytes()
             for number, part in enumerate(parts)
@@ -93,7 +93,7 @@ class Sink:
         return write(self.spec, BatchPartition(checkpoint, batch, partition), [pa.py_buffer(block) for block in blocks])
 
     def messages(self, topic: str | None = None) -> list[Message]:
-        """What a read_committed consumer sees, partition by partition."""
+        """Return the records that a read_committed consumer sees, partition by partition."""
         return [
             Message(
                 message.partition(),
@@ -107,7 +107,7 @@ class Sink:
         ]
 
     def ops(self, topic: str | None = None) -> list[tuple[str, Row]]:
-        """Row kind header and row of each message."""
+        """Return row kind header and row of each message."""
         return [(message.headers[0][1].decode(), message.row) for message in self.messages(topic)]
 
 
@@ -116,7 +116,7 @@ def _row(record: Any, value: bytes) -> Row:
 
 
 def committed(kafka: Any, topic: str) -> list[Any]:
-    """All records of a topic that are committed."""
+    """Return all committed records of a topic."""
     _settle(kafka, topic)
     consumer = Consumer(
         {
@@ -147,9 +147,9 @@ def committed(kafka: Any, topic: str) -> list[Any]:
 
 
 def _settle(kafka: Any, topic: str) -> None:
-    """Wait until no transaction is open: brokers mark the partitions of one after they have said that it is committed.
+    """Wait until no transaction is open: brokers mark partitions only after they have reported the commit.
 
-    One that a test leaves open stays so.
+    A transaction that a test leaves open stays open; the wait is limited.
     """
     admin, deadline = AdminClient(dict(kafka)), time.monotonic() + _MARKED_SECONDS
     parts = admin.list_topics(topic, 10).topics[topic].partitions
@@ -162,7 +162,7 @@ def _settle(kafka: Any, topic: str) -> None:
         try:
             return ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED)
         except KafkaException as error:
-            # As for a topic that has just been created.
+            # A topic that has just been created may have no leader yet.
             if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
                 raise
             return False
@@ -172,11 +172,11 @@ def _settle(kafka: Any, topic: str) -> None:
 
 
 MakeSink = Callable[..., Sink]
-"""Makes a sink over a fresh topic; keyword arguments change its spec or its query's, and `partitions` the topic's."""
+"""Makes a sink over a new topic; keyword arguments change its spec or the query's, and `partitions` the topic's."""
 
 
 def fresh_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, **changed: Any) -> Sink:
-    """A query with one sink over a fresh topic, and with its progress topic."""
+    """Return a query with one sink over a new topic, with its progress topic."""
     partitions = changed.pop("partitions", 1)
     topic = new_topic(partitions)
     form = changed.get("form", "retract")
@@ -205,5 +205,5 @@ def fresh_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderReg
 
 
 def symbols(messages: Iterable[Message]) -> list[bytes | None]:
-    """The row kind headers."""
+    """Return the row kind headers."""
     return [message.headers[0][1] if message.headers else None for message in messages]

@@ -1,4 +1,4 @@
-"""Tables and topics for the tests of the reader and the writer: schemas, records, and whole reads without Spark."""
+"""Tables and topics for the tests of the reader and the writer: schemas, records, and complete reads without Spark."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ Row = Mapping[str, Any]
 
 
 def settings(broker: Broker) -> dict[str, str]:
-    """Settings of librdkafka for the test process's broker, without its chatter."""
+    """Return librdkafka settings for the test broker, without log output."""
     return {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
 
 
 def column(record: Record, name: str) -> Expression:
-    """A bare column as an expression."""
+    """Return a bare column as an expression."""
     return Expression(sql=f'"{name}"', type=record.type(name), columns=(name,), text=name, column=name)
 
 
 def pass_on(record: Record, key: Sequence[str] = ("id",), side: int = 0) -> Calc:
-    """A calc that hands rows on as they are, keyed by some columns."""
+    """Return a calc that passes rows on unchanged, keyed by the given columns."""
     parts = tuple(column(record, name) for name in key)
     return Calc(
         record,
@@ -60,7 +60,7 @@ def pass_on(record: Record, key: Sequence[str] = ("id",), side: int = 0) -> Calc
 
 
 def scan(topic: str, **changed: Any) -> PhysicalScan:
-    """A retract table of orders over a topic, with changes."""
+    """Return a scan of a retract table of orders over a topic; `changed` replaces settings."""
     record = changed.pop("record", ORDERS)
     calc = changed.pop("calc", pass_on(record))
     settings: dict[str, Any] = {"table": "orders", "mode": "retract", "declared": record, "primary_key": ("id",)}
@@ -68,12 +68,12 @@ def scan(topic: str, **changed: Any) -> PhysicalScan:
 
 
 def way(from_: PhysicalScan, to: int = 0, level: int = 1) -> Exit:
-    """The way of a scan's rows to a consumer, which is shuffled."""
+    """Return the shuffled exit of a scan to a consumer."""
     return Exit(from_.node, from_.calc, to, level, False, from_.traits)
 
 
 def read_once(*scans: PhysicalScan) -> tuple[GraphScan, ...]:
-    """Each table of these scans once, with a way to the first consumer for each of its scans."""
+    """Return one graph scan per table, with an exit to the first consumer for each of its scans."""
     tables: dict[str, list[PhysicalScan]] = {}
     for each in scans:
         tables.setdefault(each.source.table, []).append(each)
@@ -81,14 +81,14 @@ def read_once(*scans: PhysicalScan) -> tuple[GraphScan, ...]:
 
 
 def packed(record: Record, rows: Iterable[Row]) -> list[bytes]:
-    """Rows as Avro, unframed."""
+    """Encode rows as Avro, without framing."""
     rows = list(rows)
     columns = {each.name: pa.array([row[each.name] for row in rows], each.type.arrow) for each in record.fields}
     return codec.encode(record, columns, len(rows)).to_pylist()
 
 
 def unpacked(record: Record, payload: pa.BinaryArray) -> list[Row]:
-    """Packed rows as plain values."""
+    """Decode rows to plain values."""
     decoded = codec.read(record, payload)
     columns = {name: decoded.column(name).to_pylist() for name in record.names}
     return [{name: columns[name][i] for name in record.names} for i in range(len(payload))]
@@ -96,7 +96,7 @@ def unpacked(record: Record, payload: pa.BinaryArray) -> list[Row]:
 
 @dataclass
 class Topic:
-    """A topic of orders, with what a test needs to write to it."""
+    """A topic of orders, with everything that a test needs to write to it."""
 
     name: str
     broker: Broker
@@ -111,15 +111,15 @@ class Topic:
         self.key_id = self.registry.register(f"{self.name}-key", ORDER_KEY)
 
     def value(self, row: Row) -> bytes:
-        """A row as the producer would write it."""
+        """Return a row as a producer writes it."""
         return frame(self.id, pa.array(packed(self.record, [row]), pa.binary()))[0].as_py()
 
     def key(self, number: int) -> bytes:
-        """A key as the producer would write it."""
+        """Return a key as a producer writes it."""
         return frame(self.key_id, pa.array(packed(ORDER_KEY, [{"id": number}]), pa.binary()))[0].as_py()
 
     def send(self, *records: tuple[Any, ...], partition: int = 0, producer: Producer | None = None) -> None:
-        """Write records: (kind, row), or (headers, value, key) to say every byte."""
+        """Send records: (kind, row), or (headers, value, key) to set every byte."""
         own = producer or Producer(settings(self.broker))
         for record in records:
             if len(record) == 2:
@@ -132,27 +132,30 @@ class Topic:
             assert own.flush(20) == 0
 
     def spec(self, *scans: PhysicalScan, **changed: Any) -> SourceSpec:
-        """A source over some scans, or over the retract table of this topic."""
+        """Return a source over some scans, or over the retract table of this topic."""
         given = {"kafka": settings(self.broker), "registry": self.registry, "tolerate": True}
         return SourceSpec(read_once(*(scans or (scan(self.name),))), **(given | changed))
 
 
 def order(number: int, name: str | None = "n", amount: str | None = None) -> Row:
-    """An order."""
+    """Return an order."""
     from decimal import Decimal  # noqa: PLC0415 - only here
 
     return {"id": number, "name": name, "amount": None if amount is None else Decimal(amount)}
 
 
 def planner(spec: SourceSpec, clock: Callable[[], float] | None = None) -> Planner:
-    """The driver's half of a source; its view of the topics is never stale."""
+    """Return the driver's part of a source.
+
+    Each look at the clock is 100 s later, so its view of the topics is always new.
+    """
     ticks = iter(range(10**9))
     return Planner(spec, Cluster(spec.kafka), clock or (lambda: 100.0 * next(ticks)))
 
 
 @dataclass
 class Result:
-    """What a read gave: changes, dead letters, counters, and the blocks of changes as they came."""
+    """The result of a read: changes, dead letters, counters, and the blocks of changes as they came."""
 
     changes: Changes
     letters: list[DeadLetter]
@@ -160,18 +163,18 @@ class Result:
     blocks: list[LabelledBlock]
 
     def rows(self, record: Record = ORDERS) -> list[tuple[str, Row]]:
-        """Row kind and row, by seq."""
+        """Return row kind and row, by seq."""
         rows = unpacked(record, self.changes.payload)
         numbered = zip(self.changes.seq.tolist(), self.changes.kind.tolist(), rows, strict=True)
         return [(SYMBOLS[kind], row) for _, kind, row in sorted(numbered, key=lambda item: item[0])]
 
     def ids(self) -> list[int]:
-        """The ids of the rows, by seq."""
+        """Return the ids of the rows, by seq."""
         return [row["id"] for _, row in self.rows()]
 
 
 def read(spec: SourceSpec, ranges: Iterable[Sequence[Range]], *, opens: bool = False) -> Result:
-    """Read ranges as the tasks of one batch would; with `opens`, of the first one."""
+    """Read ranges as the tasks of one batch do; `opens` is passed to the first task."""
     reading = Reading(spec)
     try:
         blocks = [
@@ -191,7 +194,7 @@ def read(spec: SourceSpec, ranges: Iterable[Sequence[Range]], *, opens: bool = F
 
 
 def read_all(spec: SourceSpec, start: Offset | None = None) -> Result:
-    """Read one batch without a limit from `start`, or from where the source begins."""
+    """Read one batch without a limit from `start`, or from the source's beginning."""
     plan = planner(spec)
     begin = start or plan.initial()
     end = plan.end(begin, None)
@@ -199,5 +202,5 @@ def read_all(spec: SourceSpec, start: Offset | None = None) -> Result:
 
 
 def registry(path: Path) -> FolderRegistry:
-    """A schema registry in a folder."""
+    """Return a schema registry in a folder."""
     return FolderRegistry(path)

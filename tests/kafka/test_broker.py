@@ -1,4 +1,4 @@
-"""The embedded broker: it keeps its data if asked to, says what is wrong, and never outlives its owner."""
+"""The embedded broker keeps its data if asked to, explains its errors, and never outlives its owner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUIET = {"log_level": 0}
 
 
 def test_a_broker_with_a_data_folder_has_its_topics_again_after_a_restart(tmp_path: Path) -> None:
-    """What was created before a stop is there after the next start, on the same port."""
+    """Topics created before a stop exist after the next start on the same port."""
     with Broker(tmp_path / "data") as first:
         admin = AdminClient({"bootstrap.servers": first.bootstrap_servers, **QUIET})
         admin.create_topics([NewTopic("kept", 2, 1)])["kept"].result()
@@ -37,7 +37,7 @@ def test_a_broker_with_a_data_folder_has_its_topics_again_after_a_restart(tmp_pa
 
 
 def test_the_first_transaction_after_the_start_is_quick(broker: Broker) -> None:
-    """The transaction coordinator is up when the fixture hands the broker out."""
+    """The transaction coordinator is available when the fixture yields the broker."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "quick"})
     started = time.monotonic()
     producer.init_transactions(10)
@@ -45,7 +45,7 @@ def test_the_first_transaction_after_the_start_is_quick(broker: Broker) -> None:
 
 
 def test_a_broker_does_not_outlive_an_owner_that_was_killed(tmp_path: Path) -> None:
-    """SIGKILL on the process that started the broker ends the broker too."""
+    """SIGKILL to the process that started the broker ends the broker too."""
     script = "import sys, time; from pathlib import Path; from rowkind.service.dev.broker import Broker\n"
     script += "b = Broker(Path(sys.argv[1])); b.start(); print(b.port, flush=True); time.sleep(600)"
     command = [sys.executable, "-c", script, str(tmp_path)]
@@ -60,7 +60,7 @@ def test_a_broker_does_not_outlive_an_owner_that_was_killed(tmp_path: Path) -> N
 
 
 def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a java on the path the message asks for one."""
+    """Without Java on the path, the message asks to install it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(MissingJavaError, match="install a JRE 17"):
@@ -68,7 +68,7 @@ def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_a_failed_download_says_where_the_jars_could_be_put(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With no way to the repository the message names the folder, and no half-filled cache stays behind."""
+    """The message names the folder for the jars, and no partially filled cache is left behind."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(jars, "_MODULE", ("org.apache.kafka", "kafka_2.13", "0.0.0-never-released"))
     with pytest.raises(DownloadError, match="copy the jars of a Kafka"):
@@ -77,7 +77,7 @@ def test_a_failed_download_says_where_the_jars_could_be_put(monkeypatch: pytest.
 
 
 def test_a_port_in_use_is_a_clear_error_with_the_log(tmp_path: Path) -> None:
-    """A broker that cannot bind its port ends, and the exception quotes why."""
+    """A broker that cannot bind its port ends, and the exception quotes the reason."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(BrokerStartError, match="ddress already in use"):

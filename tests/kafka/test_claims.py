@@ -1,4 +1,4 @@
-"""The claims of jobs to topics, as their progress topics have them."""
+"""The jobs' claims to topics, which are stored in progress topics."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.kafka
 
 
 def holder(make_sink: MakeSink, job: str) -> WriterSpec:
-    """What a query of a job writes, which claims its topic."""
+    """Return what a query of a job writes; the query claims its topic."""
     spec = make_sink().spec
     return replace(spec, job=job, claims=tuple(each.topic for each in spec.sinks.values()), run=progress.next_run())
 
 
 def test_a_claim_is_left_before_anything_is_written_and_kept_by_every_batch(make_sink: MakeSink) -> None:
-    """Others see it, the job itself does not mind it, and a query without the sink gives the topic up."""
+    """Other jobs are refused, the job itself is not, and a query without the sink releases the topic."""
     spec = holder(make_sink, "holder")
     topic_claims.check(spec.kafka, spec.claims, "other")
     topic_claims.claim(spec)
@@ -43,10 +43,10 @@ def test_a_claim_is_left_before_anything_is_written_and_kept_by_every_batch(make
 
 
 def test_of_two_jobs_that_start_at_once_one_goes_on(make_sink: MakeSink) -> None:
-    """The first by name keeps the topic, and the other leaves no claim behind."""
+    """The job whose name sorts first keeps the topic, and the other one leaves no claim behind."""
     first = holder(make_sink, "a-job")
     second = replace(holder(make_sink, "b-job"), claims=first.claims)
-    # Both have looked, and neither has signed.
+    # Both jobs have checked, and neither has claimed yet.
     topic_claims.claim(first)
     with pytest.raises(ClaimedTopicsError, match="job a-job"):
         topic_claims.claim(second)
@@ -54,7 +54,7 @@ def test_of_two_jobs_that_start_at_once_one_goes_on(make_sink: MakeSink) -> None
 
 
 def test_topics_are_taken_from_a_job(make_sink: MakeSink) -> None:
-    """All but those that are asked for stay with the job, and a run of it that is alive is fenced by a later one."""
+    """The job keeps its other topics, and a run of it that is still alive is fenced by a later run."""
     spec = holder(make_sink, "holder")
     spec = replace(spec, claims=(*spec.claims, "kept-topic"))
     topic_claims.claim(spec)
@@ -72,7 +72,7 @@ def test_topics_are_taken_from_a_job(make_sink: MakeSink) -> None:
 def test_topics_of_other_programs_are_no_claims(
     make_sink: MakeSink, admin: AdminClient, new_topic: Callable[..., str]
 ) -> None:
-    """Whatever lies in a topic that is called like a progress topic."""
+    """Any contents of a topic that only has the name of a progress topic are ignored."""
     spec = make_sink().spec
     producer = Producer({**spec.kafka, "log_level": 0})
     for number, value in enumerate((b"no JSON", b"[]", b"{}", b"3", None, b"\xff")):

@@ -1,4 +1,4 @@
-"""Rows that are produced to a job's tables and read from its topics, from Python and from the command line."""
+"""Rows that Python and the command line produce to a job's tables and read from its topics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MakeJob = Callable[..., Path]
 
 @pytest.fixture
 def make_job(broker: Broker, new_topic: Callable[..., str], tmp_path: Path) -> MakeJob:
-    """Makes the file of a job with a table `orders`, over a fresh topic of two partitions."""
+    """Return a function that writes the file of a job with a table `orders`, over a new topic of two partitions."""
 
     def make(mode: str, form: str = "avro") -> Path:
         job = {
@@ -55,7 +55,7 @@ def make_job(broker: Broker, new_topic: Callable[..., str], tmp_path: Path) -> M
 
 @pytest.mark.parametrize("form", ["avro", "plain_avro", "json"])
 def test_changes_come_out_as_they_went_in(form: str, make_job: MakeJob) -> None:
-    """Those of a row in their order, with Python's values."""
+    """Changes of a row keep their order, and values are Python's."""
     job = make_job("retract", form)
     with Producer(job, "orders") as orders:
         orders.insert(A)
@@ -74,7 +74,7 @@ def test_changes_come_out_as_they_went_in(form: str, make_job: MakeJob) -> None:
 
 @pytest.mark.parametrize("form", ["avro", "plain_avro", "json"])
 def test_of_an_upsert_table_the_last_row_of_a_key_stands(form: str, make_job: MakeJob) -> None:
-    """A delete is a null under the key, which is all that is known of the row."""
+    """A delete is a null value under the key, and only the key's columns of the deleted row are known."""
     job = make_job("upsert", form)
     with Producer(job, "orders") as orders:
         orders.insert(A)
@@ -87,7 +87,7 @@ def test_of_an_upsert_table_the_last_row_of_a_key_stands(form: str, make_job: Ma
 
 
 def test_a_follower_sees_what_comes_later(make_job: MakeJob) -> None:
-    """And what was there before."""
+    """A follower reads the existing changes first, and then new ones."""
     job = make_job("append")
     with Producer(job, "orders") as orders:
         orders.insert(A)
@@ -110,7 +110,7 @@ def test_a_follower_sees_what_comes_later(make_job: MakeJob) -> None:
 def test_what_is_no_change_of_the_table_is_refused(
     mode: str, kind: str, row: dict[str, Any], text: str, make_job: MakeJob
 ) -> None:
-    """And nothing of it is sent."""
+    """The change is refused with the reason, and no record is sent."""
     job = make_job(mode)
     with Producer(job, "orders") as orders, pytest.raises(OutsideError, match=text):
         orders.send(kind, row)
@@ -118,7 +118,7 @@ def test_what_is_no_change_of_the_table_is_refused(
 
 
 def test_the_command_line_does_the_same(make_job: MakeJob) -> None:
-    """What `consume` prints, `produce` takes; a line that is no change is named, and what came before it is sent."""
+    """`produce` accepts the output of `consume`, and names an invalid line after sending the rows before it."""
     job, run = make_job("retract"), CliRunner()
     lines = (
         '{"id": 1, "amount": "1.50"}\n\n{"op": "-U", "row": {"id": 1, "amount": 1.5}}\n{"op": "+U", "row": {"id": 1}}\n'
@@ -135,7 +135,11 @@ def test_the_command_line_does_the_same(make_job: MakeJob) -> None:
     assert run.invoke(main, ["produce", str(job), "orders"], seen.stdout).exit_code == 0
     folded = run.invoke(main, ["consume", str(job), "orders", "--fold"])
     assert [json.loads(line) for line in folded.stdout.splitlines()] == 2 * [row | {"amount": None}]
-    for line, text in (("{", "this is not JSON"), ("[]", "expected a row"), ('{"id": null}', "table orders: id is")):
+    for line, text in (
+        ("{", "the line is not JSON"),
+        ("[]", "expected a row"),
+        ('{"id": null}', "table orders: id is"),
+    ):
         bad = run.invoke(main, ["produce", str(job), "orders"], f'{{"id": 9}}\n{line}\n')
         assert bad.exit_code == 2
         assert bad.stderr.startswith(f"rowkind: <stdin>:2: {text}")
@@ -144,7 +148,7 @@ def test_the_command_line_does_the_same(make_job: MakeJob) -> None:
 
 
 def test_names_and_topics_that_are_not_there_are_told(make_job: MakeJob) -> None:
-    """In one line, with what may be meant."""
+    """A wrong name or topic is reported in one line, with a suggestion."""
     job, run = make_job("append"), CliRunner()
     for command, text in (
         (["produce", str(job), "order"], "there is no table 'order'; did you mean orders?"),
@@ -162,7 +166,7 @@ def test_names_and_topics_that_are_not_there_are_told(make_job: MakeJob) -> None
 
 
 def test_the_example_runs(broker: Broker, tmp_path: Path) -> None:
-    """As a program of its own, over the job that comes with it."""
+    """The example program runs with its job file."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     name = f"orders-{tmp_path.name}"
     admin.create_topics([NewTopic(name, 1)])[name].result()
@@ -178,7 +182,7 @@ def test_the_example_runs(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_on_a_terminal_kinds_have_colours(make_job: MakeJob) -> None:
-    """Green comes, red goes, and old rows are yellow; elsewhere it is JSON."""
+    """Inserts are green, deletes are red and old rows are yellow; without a terminal the output is JSON."""
     job = make_job("retract")
     with Producer(job, "orders") as orders:
         orders.insert({"id": 1})

@@ -1,4 +1,4 @@
-"""Rows with Connect's schema, as Kafka Connect's own JsonConverter reads and writes them."""
+"""Rows with Kafka Connect's schema, read and written by Connect's own JsonConverter."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ def connect() -> Iterator[Any]:
 
 
 def converter(connect: Any, *, key: bool = False) -> Any:
-    """The converter as a sink connector has it by default."""
+    """Return the converter with a sink connector's default settings."""
     found = connect.org.apache.kafka.connect.json.JsonConverter()
     found.configure({"schemas.enable": "true"}, key)
     return found
 
 
 def written(record: Record, *rows: dict[str, Any]) -> list[bytes]:
-    """What a sink with `connect_schema` writes."""
+    """Return the records that a sink with `connect_schema` writes."""
     return rows_with_schema(record, encode(record, [check_row(record, row) for row in rows]))
 
 
 def test_connect_reads_what_is_written(connect: Any) -> None:
-    """Schema and values, of every type, are what the converter itself would have written."""
+    """Schema and values of every type are the same as those that the converter itself writes."""
     record, own = Record.of(COLUMNS), converter(connect)
     for text in written(record, FULL, EMPTY, FAR):
         found = own.toConnectData("t", bytearray(text))
@@ -100,7 +100,7 @@ def test_connect_reads_what_is_written(connect: Any) -> None:
 
 
 def test_connect_reads_the_values_that_the_row_has(connect: Any) -> None:
-    """Decimals are numbers, and times are milliseconds, cut off and not rounded."""
+    """Decimals are numbers, and times are milliseconds, truncated and not rounded."""
     (text,) = written(Record.of(COLUMNS), FULL)
     found = converter(connect).toConnectData("t", bytearray(text))
     schema, row = found.schema(), found.value()
@@ -125,7 +125,7 @@ def test_connect_reads_the_values_that_the_row_has(connect: Any) -> None:
 
 
 def test_a_key_is_as_connectors_expect_it(connect: Any) -> None:
-    """It is a struct of its columns."""
+    """A key is a struct of its columns."""
     record = Record.of({"customer_id": "INT NOT NULL"})
     (text,) = written(record, {"customer_id": 7})
     assert json.loads(text) == {
@@ -141,7 +141,7 @@ def test_a_key_is_as_connectors_expect_it(connect: Any) -> None:
 
 
 def test_connect_refuses_what_it_has_no_form_for(connect: Any) -> None:
-    """NaN is no 0 on the other side: the converter fails, as it does on any text that is not JSON."""
+    """NaN must not become 0: the converter fails on it, as on any text that is not JSON."""
     (text,) = written(Record.of({"x": "DOUBLE"}), {"x": "NaN"})
     with pytest.raises(Exception, match="NaN"):
         converter(connect).toConnectData("t", bytearray(text))

@@ -1,4 +1,4 @@
-"""The dead letters of a job on a broker: which there are, what they say, and sending originals back once."""
+"""A job's dead letters on a broker: listing them, showing them, and replaying each original once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kafka
 
 ROW_KIND = ("op", b"+I")
 TIME = int(time.time() * 1000) - 3_600_000
-"""When the originals were sent, in ms: not so long ago that retention would take them."""
+"""The time at which the originals were sent, in ms; recent enough that retention keeps them."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Letters:
     topic: str
 
     def original(self, partition: int = 0) -> tuple[int, bytes]:
-        """Send a record to the table's topic; its offset and value."""
+        """Send a record to the table's topic; return its offset and value."""
         there = self.sent(partition)
         value = self.orders.value(order(len(there)))
         self.orders.send(([ROW_KIND, ("trace", None)], value, b"key"), partition=partition)
@@ -52,7 +52,7 @@ class Letters:
         producer.flush()
 
     def bad(self, offset: int, value: bytes, **changed: Any) -> DeadLetter:
-        """The dead letter of a record of the table."""
+        """Return the dead letter for a record of the table."""
         told = {"stage": "value", "error": "UndecodableRowError", "message": "it is bad"}
         place = {"topic": self.orders.name, "partition": 0, "offset": offset, "timestamp": TIME}
         return DeadLetter(
@@ -60,7 +60,7 @@ class Letters:
         )
 
     def sent(self, partition: int = 0) -> list[Any]:
-        """What is in a partition of the table's topic."""
+        """Return the records in a partition of the table's topic."""
         found = committed(settings(self.orders.broker), self.orders.name)
         return [each for each in found if each.partition() == partition]
 
@@ -82,7 +82,7 @@ def at(broker: Broker, orders: Topic, new_topic: Callable[..., str], tmp_path: P
 
 
 def test_letters_say_where_they_came_from_and_why(at: Letters) -> None:
-    """Those of the job, which may share the topic with others; where they lie is their name."""
+    """Only this job's letters are listed, even if the topic is shared; each is named by partition and offset."""
     offset, value = at.original()
     at.write(at.bad(offset, value), job="another")
     at.write(at.bad(offset, value), DeadLetter("orders", "join_1", "ExpressionError", "1 / 0", value=b'{"id": 1}'))
@@ -103,7 +103,7 @@ def test_letters_say_where_they_came_from_and_why(at: Letters) -> None:
 
 
 def test_an_original_is_sent_back_once(at: Letters) -> None:
-    """To its partition, as it was; letters of one record, of several queries, count as one."""
+    """The original is sent to its partition unchanged, and letters of several queries for one record count as one."""
     bad = [at.bad(*at.original()) for _ in range(3)]
     at.write(*bad, query="one")
     at.write(*bad, query="two")
@@ -117,13 +117,13 @@ def test_an_original_is_sent_back_once(at: Letters) -> None:
     ]
     assert {each.timestamp()[1] for each in again} == {TIME}
     assert all(each.replayed for each in letters(at.job))
-    # It may fail again, and is another record then.
+    # The new record may fail again, and has a separate dead letter.
     at.write(at.bad(3, again[0].value()))
     assert [each.origin and each.origin[2] for each in replay(at.job, [])] == [3]
 
 
 def test_all_are_those_that_no_query_took(at: Letters) -> None:
-    """A row on which an expression failed may have been taken by another query, and is sent back if it is named."""
+    """Without a name, expression failures are left out, because another query may have used the row."""
     offset, value = at.original()
     at.write(at.bad(offset, value, stage="expression"))
     assert not replay(at.job, [])
@@ -131,7 +131,7 @@ def test_all_are_those_that_no_query_took(at: Letters) -> None:
 
 
 def test_of_an_unmatched_retraction_the_record_itself_is_sent_back(at: Letters) -> None:
-    """Its letter holds the row as JSON; of a record that is gone, or a row of no one record, nothing can be sent."""
+    """The letter has the row as JSON, so the original record is sent; without one source record, replay is refused."""
     offset, value = at.original()
     lost = {"stage": "join_1", "error": "UnmatchedRetraction"}
     at.write(at.bad(offset, b'{"id": 0}', **lost), at.bad(offset + 5, b'{"id": 0}', **lost))
@@ -144,7 +144,7 @@ def test_of_an_unmatched_retraction_the_record_itself_is_sent_back(at: Letters) 
 
 
 def test_keys_and_values_are_shown_as_people_read_them(at: Letters) -> None:
-    """As a row if a schema says how, else as JSON, as text, or in hex."""
+    """A key or value is shown as a row if its schema is known, otherwise as JSON, as text or in hex."""
     registry = at.orders.registry
     value = at.orders.value(order(7, "x"))
     assert readable(value, None, registry)["id"] == 7

@@ -1,4 +1,4 @@
-"""Records that are rows, and records that are none: every row kind header, every policy, every kind of bad input."""
+"""Decoding of records to rows: every row kind header, every policy, every kind of invalid record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPELLED = {
 
 @pytest.mark.parametrize("preset", SPELLED)
 def test_presets_that_know_all_four_kinds_read_them(orders: Topic, preset: str) -> None:
-    """Each spelling gives its kind."""
+    """Each spelling of a preset gives its row kind."""
     result = _read_kinds(orders, preset, SPELLED[preset])
     assert [kind for kind, _ in result.rows()] == ["+I", "-U", "+U", "-D"]
 
@@ -46,12 +46,12 @@ def test_presets_that_know_all_four_kinds_read_them(orders: Topic, preset: str) 
 def test_other_spellings_of_a_preset_are_read_too(
     orders: Topic, preset: str, words: tuple[bytes, ...], kinds: list[str]
 ) -> None:
-    """Ordinals as bytes, words in capitals, Debezium's letters and signed differences."""
+    """Ordinals as bytes, words in capitals, Debezium's letters and signed differences are accepted."""
     assert [kind for kind, _ in _read_kinds(orders, preset, words).rows()] == kinds
 
 
 def test_of_several_headers_with_the_name_the_last_wins(orders: Topic) -> None:
-    """Other headers before, between and behind it do not matter."""
+    """Other headers before, between and after it do not matter."""
     value = orders.value(order(1))
     orders.send(([("op", b"+I"), ("trace", b"x"), ("op", b"-D"), ("trace", None)], value, None))
     assert read_all(orders.spec()).rows() == [("-D", order(1))]
@@ -61,8 +61,8 @@ def test_of_several_headers_with_the_name_the_last_wins(orders: Topic) -> None:
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [
-        (None, "there is no header 'op'"),
-        ([("other", b"+I")], "there is no header 'op'"),
+        (None, "the record has no header 'op'"),
+        ([("other", b"+I")], "the record has no header 'op'"),
         ([("op", b"truncate")], "unknown row kind b'truncate'"),
         ([("op", None)], "unknown row kind None"),
     ],
@@ -70,7 +70,7 @@ def test_of_several_headers_with_the_name_the_last_wins(orders: Topic) -> None:
 def test_a_missing_or_unknown_row_kind_follows_the_policy(
     orders: Topic, policy: Any, headers: Any, reason: str
 ) -> None:
-    """It is an insertion, or a dead letter, or the end of the query, with the record's origin."""
+    """The record becomes an insert or a dead letter, or ends the query with the record's origin."""
     orders.send((b"+I", order(1)), (headers, orders.value(order(2)), b"k"))
     spec = orders.spec(scan(orders.name, row_kind=RowKindHeader(missing=policy, unknown=policy)))
     if policy == "fail":
@@ -102,7 +102,7 @@ BAD_VALUES = {
 
 @pytest.mark.parametrize("case", BAD_VALUES)
 def test_a_bad_value_is_a_dead_letter_with_its_origin(orders: Topic, case: str) -> None:
-    """The rows around it are read; the letter has the origin, the timestamp, the raw record and the reason."""
+    """Its neighbours are read, and the letter has the origin, the timestamp, the raw record and the reason."""
     raw, stage, reason = BAD_VALUES[case]
     good = orders.value(order(1, "name"))
     raw = {"cut": good[:-3], "trailing": good + b"!"}.get(raw, raw) if isinstance(raw, str) else raw
@@ -121,7 +121,7 @@ def test_a_bad_value_is_a_dead_letter_with_its_origin(orders: Topic, case: str) 
 
 
 def test_a_schema_without_a_column_of_the_table_makes_dead_letters(orders: Topic) -> None:
-    """A NOT NULL column that the writer's schema lacks is named; rows of a fitting schema are read."""
+    """The message names the missing NOT NULL column, and rows with a suitable schema are read."""
     other = Topic(orders.name, orders.broker, orders.registry, Record.of({"number": "BIGINT NOT NULL"}, name="Other"))
     orders.send((b"+I", order(1)))
     orders.send(([("op", b"+I")], other.value({"number": 5}), None))
@@ -132,7 +132,7 @@ def test_a_schema_without_a_column_of_the_table_makes_dead_letters(orders: Topic
 
 
 def test_a_null_where_none_may_be_is_a_dead_letter_and_a_broken_promise(orders: Topic) -> None:
-    """Also of a column that the writer has in another type; where the job says so, it ends the job."""
+    """This includes columns that the writer has in another type; with `promises: fail`, such a null ends the read."""
     as_text = Record.of({"id": "BIGINT", "name": "STRING"}, name="Order")
     widened = Record.of({"id": "INT", "name": "STRING"}, name="Order")
     for record in (as_text, widened):
@@ -151,7 +151,7 @@ def test_a_null_where_none_may_be_is_a_dead_letter_and_a_broken_promise(orders: 
 
 
 def test_rows_of_several_schemas_are_read_as_the_table_has_them(orders: Topic) -> None:
-    """Each value is read with its writer's schema: further columns go, missing nullable ones are NULL, ints widen."""
+    """Each value is read with its writer's schema: extra columns go, missing nullable ones are NULL, ints widen."""
     wider = Record.of({"extra": "STRING", "id": "BIGINT NOT NULL", "name": "STRING"}, name="Order")
     narrow = Record.of({"name": "STRING", "id": "INT NOT NULL"}, name="Order")
     more = [Topic(orders.name, orders.broker, orders.registry, record) for record in (wider, narrow)]
@@ -168,7 +168,7 @@ def test_rows_of_several_schemas_are_read_as_the_table_has_them(orders: Topic) -
 
 
 def test_the_schema_may_be_named_by_guid_or_in_a_header(orders: Topic) -> None:
-    """Both newer forms of the wire format are read beside the old one."""
+    """Both newer wire formats are read besides the old one."""
     number, guid = identify(ORDERS)
     plain = [orders.value(order(i))[5:] for i in range(4)]
     header = (VALUE_HEADER, b"\x00" + number.to_bytes(4, "big"))
@@ -185,7 +185,7 @@ def test_the_schema_may_be_named_by_guid_or_in_a_header(orders: Topic) -> None:
 
 
 def test_an_unreachable_registry_fails_the_read_and_blames_no_record(orders: Topic) -> None:
-    """The error names the registry's address; nothing becomes a dead letter."""
+    """The error names the registry's address, and no record becomes a dead letter."""
     orders.send((b"+I", order(1)))
     registry = ConfluentRegistry({"url": "http://127.0.0.1:1", "max.retries": 0})
     with pytest.raises(RegistryUnreachableError, match=r"127\.0\.0\.1:1"):
@@ -193,7 +193,7 @@ def test_an_unreachable_registry_fails_the_read_and_blames_no_record(orders: Top
 
 
 def test_an_append_table_takes_insertions_only(orders: Topic) -> None:
-    """Any other kind is a dead letter that says so."""
+    """Any other row kind is a dead letter that says so."""
     orders.send((b"+I", order(1)), (b"+U", order(2)), (b"-D", order(3)))
     result = read_all(orders.spec(scan(orders.name, mode="append")))
     assert result.rows() == [("+I", order(1))]
@@ -202,7 +202,7 @@ def test_an_append_table_takes_insertions_only(orders: Topic) -> None:
 
 
 def test_an_upsert_table_takes_values_as_updates_and_nulls_as_deletes(orders: Topic) -> None:
-    """A tombstone becomes -D of a row with the key's columns and NULL elsewhere, whatever the headers are."""
+    """A tombstone becomes a -D row with the key's columns and NULL elsewhere, whatever the headers are."""
     orders.send(
         (None, orders.value(order(1, "a", "1.00")), orders.key(1)),
         ([("op", b"+I")], orders.value(order(2, "b")), orders.key(2)),
@@ -224,7 +224,7 @@ def test_an_upsert_table_takes_values_as_updates_and_nulls_as_deletes(orders: To
 
 
 def test_a_tombstone_deletes_where_other_columns_are_not_null(orders: Topic) -> None:
-    """Columns that cannot be NULL have a placeholder: the key is all that a delete needs."""
+    """The NOT NULL columns get placeholders, because a delete needs only the key."""
     strict = Record.of(
         {
             "id": "BIGINT NOT NULL",
@@ -248,7 +248,7 @@ def test_a_tombstone_deletes_where_other_columns_are_not_null(orders: Topic) -> 
     ("key", "stage"), [(None, "framing"), (b"raw", "framing"), ("cut", "key"), ("unknown", "schema")]
 )
 def test_a_tombstone_whose_key_cannot_be_read_is_a_dead_letter(orders: Topic, key: Any, stage: str) -> None:
-    """Without its key a null value says nothing."""
+    """A null value without a readable key does not identify a row."""
     key = (
         {"cut": orders.key(1)[:5], "unknown": b"\x00\x00\x00\x00\x01\x02"}.get(key, key)
         if isinstance(key, str)
@@ -261,7 +261,7 @@ def test_a_tombstone_whose_key_cannot_be_read_is_a_dead_letter(orders: Topic, ke
 
 
 def test_a_key_that_is_a_bare_value_names_the_column_by_its_place(orders: Topic) -> None:
-    """Keys are often a plain long and no record."""
+    """Keys are often a plain long and not a record."""
     bare = Record.parse('"long"')
     number = orders.registry.register(f"{orders.name}-bare-key", bare)
     orders.send((None, None, b"\x00" + number.to_bytes(4, "big") + b"\x0a"))
@@ -270,7 +270,7 @@ def test_a_key_that_is_a_bare_value_names_the_column_by_its_place(orders: Topic)
 
 
 def test_only_the_columns_that_somebody_reads_are_kept(orders: Topic) -> None:
-    """The calc's input may be a part of the table."""
+    """The calc's input may be a part of the table's columns."""
     part = ORDERS.select(["id", "name"])
     orders.send((b"+I", order(1, "a", "1.00")))
     result = read_all(orders.spec(scan(orders.name, declared=ORDERS, calc=pass_on(part))))
@@ -279,7 +279,7 @@ def test_only_the_columns_that_somebody_reads_are_kept(orders: Topic) -> None:
 
 
 def test_counters_tell_rows_by_kind_and_bytes(orders: Topic) -> None:
-    """They ride along with the first block."""
+    """The counters of rows by kind and of bytes are sent along with the first block."""
     orders.send((b"+I", order(1)), (b"+I", order(2)), (b"-D", order(1)))
     result = read_all(orders.spec())
     size = sum(len(orders.value(order(i))) for i in (1, 2, 1))

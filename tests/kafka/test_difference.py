@@ -1,4 +1,7 @@
-"""The difference between two topics, written to one: it folds to the same rows then, and nothing else has changed."""
+"""The difference between two topics is written to one of them.
+
+It then folds to the same rows, and nothing else changes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ SIGNS = {b"+I": 1, b"+U": 1, b"-U": -1, b"-D": -1}
 
 @pytest.fixture
 def bring_to(schemas: FolderRegistry) -> BringTo:
-    """Writes the difference to the topic of the first sink; how many records it was."""
+    """Return a function that writes the difference to the first sink's topic.
+
+    It returns how many records it has written.
+    """
 
     def write(old: Sink, new: Sink) -> int:
         written = write_difference(old.spec, {old.of.sink: new.topic}, old.spec.transactional_id(0), schemas)
@@ -41,7 +47,7 @@ def bring_to(schemas: FolderRegistry) -> BringTo:
 
 
 def test_of_a_retract_topic_with_a_key_only_what_differs_is_written(make_sink: MakeSink, bring_to: BringTo) -> None:
-    """An old row goes before the new one of its key; both are one update."""
+    """Only rows that differ are written; an old row is retracted just before the new row of its key, as one update."""
     old, new = make_sink(), make_sink()
     old.write(changes(("+I", order(1, "a")), ("+I", order(2, "b")), ("+I", order(3, "c"))))
     new.write(changes(("+I", order(1, "x")), ("+I", order(4, "d"))))
@@ -55,7 +61,7 @@ def test_of_a_retract_topic_with_a_key_only_what_differs_is_written(make_sink: M
 
 
 def test_of_an_upsert_topic_keys_that_are_gone_get_a_tombstone(make_sink: MakeSink, bring_to: BringTo) -> None:
-    """What has the value that it should have is left alone, also if it had another one meanwhile."""
+    """A key that has the right value is not written again, even if it had another value in between."""
     old, new = make_sink(form="upsert"), make_sink(form="upsert")
     old.write(changes(*(("+I", order(number, "a")) for number in range(1, 5))))
     old.write(changes(("-D", order(4, "a"))), batch=1)
@@ -67,7 +73,7 @@ def test_of_an_upsert_topic_keys_that_are_gone_get_a_tombstone(make_sink: MakeSi
 
 
 def test_of_an_append_topic_nothing_can_be_taken_back(make_sink: MakeSink, bring_to: BringTo) -> None:
-    """What is missing is added; where there is too much, nothing is written."""
+    """Missing rows are added; if the topic has too many rows, the write is refused and nothing is written."""
     old, new = (make_sink(form="append", keyed=False, key=None) for _ in range(2))
     old.write(changes(("+I", order(1))))
     new.write(changes(("+I", order(1)), ("+I", order(2))))
@@ -82,7 +88,7 @@ def test_of_an_append_topic_nothing_can_be_taken_back(make_sink: MakeSink, bring
 def test_rows_of_another_schema_are_compared_by_what_they_say(
     make_sink: MakeSink, bring_to: BringTo, schemas: FolderRegistry
 ) -> None:
-    """One that says the same with a column less stays; another one is taken back as it was written."""
+    """A row that only lacks a NULL column stays; a row that differs is retracted with its original bytes."""
     old, new = make_sink(keyed=False, key=None), make_sink()
     wider = schemas.register(f"{old.topic}-value", WIDER)
     rows = [order(1) | {"note": None}, order(2) | {"note": "new"}]
@@ -97,7 +103,7 @@ def test_rows_of_another_schema_are_compared_by_what_they_say(
 
 
 def put(sink: Sink, *values: bytes) -> None:
-    """Insertions of framed rows."""
+    """Send inserts of framed rows."""
     producer = Producer(dict(sink.spec.kafka))
     for value in values:
         producer.produce(sink.topic, value, headers=[("op", b"+I")])
@@ -108,7 +114,7 @@ def put(sink: Sink, *values: bytes) -> None:
 def test_a_topic_that_was_written_in_another_mode_is_refused(
     make_sink: MakeSink, bring_to: BringTo, before: str, now: str
 ) -> None:
-    """What its records mean would be another thing."""
+    """The records of a topic in another mode would have another meaning, so it is refused."""
     old, new = make_sink(form=before), make_sink(form=now)
     for sink in (old, new):
         sink.write(changes(("+I", order(1))))
@@ -121,7 +127,7 @@ def test_a_topic_that_was_written_in_another_mode_is_refused(
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("form", ["retract", "upsert", "rows"])
 def test_random_topics_fold_to_the_same_rows(make_sink: MakeSink, bring_to: BringTo, form: str, seed: int) -> None:
-    """Over several partitions, with rows several times where there is no key, and a transaction that was aborted."""
+    """The topics have several partitions, an aborted transaction, and duplicates if there is no key."""
     chance = random.Random(seed)
     settings: dict[str, Any] = {"partitions": 3, "form": "retract" if form == "rows" else form}
     if form == "rows":
@@ -136,7 +142,7 @@ def test_random_topics_fold_to_the_same_rows(make_sink: MakeSink, bring_to: Brin
 
 
 def write_random(chance: random.Random, sink: Sink, *, keyed: bool) -> None:
-    """A few batches of changes."""
+    """Write three batches of random changes."""
     live: Counter[tuple[int, str]] = Counter()
     for batch in range(3):
         made = []
@@ -155,7 +161,7 @@ def write_random(chance: random.Random, sink: Sink, *, keyed: bool) -> None:
 
 
 def abort(sink: Sink, name: str) -> None:
-    """A transaction on the sink's topic that comes to nothing."""
+    """Abort a transaction on the sink's topic."""
     producer = Producer({**sink.spec.kafka, "transactional.id": f"aborted-{name}"})
     producer.init_transactions(20)
     producer.begin_transaction()
@@ -165,7 +171,7 @@ def abort(sink: Sink, name: str) -> None:
 
 
 def fold(spec: WriterSpec, topic: str, form: str) -> Counter[tuple[bytes | None, bytes]]:
-    """The rows that a topic folds to, without the ids of their schemas."""
+    """Return the rows that a topic folds to, without their schema ids."""
     rows: Counter[tuple[bytes | None, bytes]] = Counter()
     last: dict[bytes | None, bytes | None] = {}
     for message in committed(spec.kafka, topic):

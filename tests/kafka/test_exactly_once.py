@@ -1,4 +1,4 @@
-"""Exactly once: retries, replays, zombies and kills, as a read_committed consumer sees them."""
+"""Exactly-once writes under retries, replays, zombies and kills, as a read_committed consumer sees them."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ pytestmark = pytest.mark.kafka
 
 FIRST = BatchPartition("checkpoint", 0, 0)
 HUGE = random.Random(0).randbytes(1_000_000).hex()
-"""What compression makes no smaller than the megabyte that a topic takes."""
+"""A text that stays larger than the topic's limit of one megabyte even if it is compressed."""
 
 
 def some(sink: Sink, *numbers: int) -> RecordBuilder:
-    """A batch of insertions into the first sink."""
+    """Return a batch of inserts into the first sink."""
     once, _ = prepare(sink.spec, Batch(changes(*(("+I", order(number)) for number in numbers))))
     return once
 
 
 def ids(sink: Sink) -> list[int]:
-    """The rows of the topic."""
+    """Return the ids of the rows in the topic."""
     return [message.row["id"] for message in sink.messages()]
 
 
 def another_worker() -> None:
-    """Forget the producers that this process keeps, as if the next task ran in another one."""
+    """Forget this process's producers, as if the next task ran in another process."""
     transaction._writers.clear()
 
 
 def test_a_replayed_batch_writes_nothing_twice(make_sink: MakeSink) -> None:
-    """In the same worker and in another one, a batch that is committed is skipped."""
+    """A committed batch is skipped, in the same worker and in another one."""
     sink = make_sink()
     assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("committed", 0)
     assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("skipped", 0)
@@ -71,7 +71,7 @@ def test_a_replayed_batch_writes_nothing_twice(make_sink: MakeSink) -> None:
 
 
 def test_every_batch_is_on_record(make_sink: MakeSink) -> None:
-    """The first partition records a batch without results, too, and a batch that is written again must be the same."""
+    """The first partition records batches without results too, and a batch that is written again must be the same."""
     sink = make_sink()
     sink.write()
     sink.write(changes(("+I", order(1))), batch=1)
@@ -93,7 +93,7 @@ def test_every_batch_is_on_record(make_sink: MakeSink) -> None:
 
 
 def test_partitions_and_checkpoints_keep_their_own_progress(make_sink: MakeSink) -> None:
-    """Another partition's batch, and the same batch number under a new checkpoint, are other batches."""
+    """Another partition's batch, or the same batch number under a new checkpoint, is a different batch."""
     sink = make_sink()
     for number, batch_partition in enumerate(
         (FIRST, BatchPartition("checkpoint", 0, 1), BatchPartition("another", 0, 0))
@@ -103,7 +103,7 @@ def test_partitions_and_checkpoints_keep_their_own_progress(make_sink: MakeSink)
 
 
 def test_progress_is_found_behind_many_transactions_that_were_aborted(make_sink: MakeSink) -> None:
-    """Offsets of aborted attempts and markers stand between the end of the partition and the last progress."""
+    """Offsets of aborted attempts and markers lie between the last progress record and the end of the partition."""
     sink = make_sink()
     write_once(sink.spec, FIRST, some(sink, 1))
     another_worker()
@@ -124,7 +124,7 @@ def test_progress_is_found_behind_many_transactions_that_were_aborted(make_sink:
 def test_progress_is_read_of_a_partition_that_its_topic_got_later(
     broker: Broker, admin: AdminClient, new_topic: Callable[..., str]
 ) -> None:
-    """As when a query gets more tasks, by a process that has read the topic before."""
+    """A process that has read the topic before finds partitions added later, as when a query gets more tasks."""
     topic, kafka = new_topic(), {"bootstrap.servers": broker.bootstrap_servers}
     assert progress.read(kafka, topic, 0) is None
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
@@ -133,7 +133,7 @@ def test_progress_is_read_of_a_partition_that_its_topic_got_later(
 
 
 def test_a_zombie_is_fenced_and_its_rows_never_show(make_sink: MakeSink) -> None:
-    """An attempt that hangs between produce and commit loses to the one that was started in its place."""
+    """An attempt that hangs between produce and commit is fenced by the attempt that replaces it."""
     sink = make_sink()
     zombie = TransactionalWriter(sink.spec, 0)
     zombie._producer.begin_transaction()
@@ -147,7 +147,7 @@ def test_a_zombie_is_fenced_and_its_rows_never_show(make_sink: MakeSink) -> None
 
 
 def test_a_kept_producer_that_was_fenced_is_replaced_and_asks_what_happened(make_sink: MakeSink) -> None:
-    """The process that wrote batch 0 meets batch 2 after another machine wrote batch 1: it recovers by itself."""
+    """If another machine wrote batch 1, the process that wrote batch 0 recovers and writes batch 2."""
     sink = make_sink()
     write_once(sink.spec, FIRST, some(sink, 1))
     elsewhere = TransactionalWriter(sink.spec, 0)
@@ -163,7 +163,7 @@ def test_a_kept_producer_that_was_fenced_is_replaced_and_asks_what_happened(make
 def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
     make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch, took_place: bool
 ) -> None:
-    """A time-out before or after the commit: the next producer finds out, and the rows are there once."""
+    """After a time-out before or after the commit, the next producer finds the outcome, and each row is there once."""
     sink = make_sink()
     write = TransactionalWriter.write
     trials = []
@@ -186,7 +186,7 @@ def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
 
 
 def test_a_message_that_kafka_refuses_fails_the_task_in_words(make_sink: MakeSink) -> None:
-    """Nothing of the batch shows, and the error names the topic."""
+    """None of the batch's rows are visible, and the error names the topic."""
     sink = make_sink()
     huge, _ = prepare(sink.spec, Batch(changes(("+I", order(1)), ("+I", order(2, HUGE)))))
     with pytest.raises(UnfitTopicError, match=f"{sink.topic}.*larger than its topic accepts"):
@@ -196,7 +196,7 @@ def test_a_message_that_kafka_refuses_fails_the_task_in_words(make_sink: MakeSin
 
 
 def test_a_clock_that_is_off_is_told_in_words(make_sink: MakeSink) -> None:
-    """As a broker says it of records whose times are too far ahead, when a transaction ends that has one."""
+    """A broker that refuses a record whose time is too far ahead leads to an error that says to correct the clock."""
     told = transaction._meaning(make_sink().spec, KafkaException(KafkaError(KafkaError.INVALID_TIMESTAMP)))
     assert isinstance(told, TransactionError)
     assert told.retryable
@@ -204,7 +204,7 @@ def test_a_clock_that_is_off_is_told_in_words(make_sink: MakeSink) -> None:
 
 
 def test_a_kill_between_produce_and_commit_leaves_nothing_visible(make_sink: MakeSink, tmp_path: Path) -> None:
-    """SIGKILL with rows and progress sent, not committed: the next attempt aborts them and writes its own."""
+    """After SIGKILL with uncommitted rows and progress, the next attempt aborts them and writes its own."""
     sink = make_sink()
     (tmp_path / "spec").write_bytes(pickle.dumps(sink.spec))
     script = """
@@ -239,7 +239,7 @@ time.sleep(600)
 
 
 def test_all_sinks_of_a_query_are_written_in_one_transaction(make_sink: MakeSink) -> None:
-    """Nothing shows in any topic before the commit, everything in all of them after it, and progress is noted once."""
+    """Before the commit, no topic shows rows; after it, all topics do, and progress is recorded once."""
     query = make_sink().beside(make_sink(form="upsert"), make_sink(keyed=False))
     batch = Batch.concat([address(Batch(changes(("+I", order(place)))), place) for place in query.spec.sinks])
     once, repeatable = prepare(query.spec, batch)
@@ -260,7 +260,7 @@ def test_all_sinks_of_a_query_are_written_in_one_transaction(make_sink: MakeSink
 
 
 def test_a_topic_that_refuses_its_rows_takes_those_of_the_other_sinks_with_it(make_sink: MakeSink) -> None:
-    """A message too large for Kafka leaves nothing of the batch in any topic; the error names them all."""
+    """A message too large for Kafka leaves no rows in any topic, and the error names all topics."""
     query = make_sink().beside(make_sink())
     rows = [changes(("+I", order(1))), changes(("+I", order(2, HUGE)))]
     huge, _ = prepare(query.spec, Batch.concat([address(Batch(part), place) for place, part in enumerate(rows)]))
@@ -271,7 +271,7 @@ def test_a_topic_that_refuses_its_rows_takes_those_of_the_other_sinks_with_it(ma
 
 
 def test_two_runs_of_one_job_end_in_an_error_and_not_in_doubled_rows(make_sink: MakeSink) -> None:
-    """Whoever is fenced again and again gives up; the topic has each batch once."""
+    """A run that is fenced repeatedly gives up, and the topic has each batch once."""
     sink = make_sink()
     batches = [some(sink, batch) for batch in range(8)]
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as processes:
@@ -282,14 +282,14 @@ def test_two_runs_of_one_job_end_in_an_error_and_not_in_doubled_rows(make_sink: 
 
 
 def write_all(spec: WriterSpec, batches: Sequence[RecordBuilder]) -> None:
-    """Batch after batch, by a new producer each, until one of them is fenced."""
+    """Write batch after batch, each with a new producer, until one of them is fenced."""
     with suppress(KafkaException):
         for number, batch in enumerate(batches):
             TransactionalWriter(spec, 0).write(BatchPartition("checkpoint", number, 0), batch)
 
 
 def test_a_run_that_was_replaced_stops_instead_of_fencing_back(make_sink: MakeSink) -> None:
-    """Two runs with checkpoints of their own would write everything twice; the earlier one gives up for good."""
+    """Two runs with separate checkpoints would write everything twice, so the earlier run gives up permanently."""
     sink = make_sink()
     name = progress.next_run()
     earlier, later = replace(sink.spec, run=name), replace(sink.spec, run=progress.next_run(name))
@@ -306,7 +306,7 @@ def test_a_run_that_was_replaced_stops_instead_of_fencing_back(make_sink: MakeSi
 
 
 def test_a_run_that_takes_over_leaves_its_name_and_keeps_what_is_known(make_sink: MakeSink) -> None:
-    """No earlier run goes on, also where the later one has written nothing yet; a batch that is there stays there."""
+    """An earlier run ends even before the later one has written, and an existing batch is not written again."""
     sink = make_sink()
     earlier, later = (replace(sink.spec, run=run) for run in ("00000001-a", "00000002-a"))
     assert write_once(earlier, FIRST, some(sink, 1)) == ("committed", 0)

@@ -1,4 +1,4 @@
-"""A result in PostgreSQL, written there by Kafka Connect with a JDBC sink connector, as its users have it."""
+"""A result in PostgreSQL, written there by Kafka Connect with a JDBC sink connector, as users do it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ SINK = {
 
 @dataclass(frozen=True)
 class Postgres:
-    """A server that accepts anybody on this machine."""
+    """A server that accepts any user on this machine."""
 
     programs: Path
     port: int
 
     def rows(self, sql: str) -> list[str]:
-        """What a query gives, columns parted by |; nothing where it fails, as before there is a table."""
+        """Return the rows of a query, columns separated by |; none if it fails, as before the table exists."""
         command = [str(self.programs / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
         told = subprocess.run([*command, "-At", "-c", sql], capture_output=True, text=True, check=False, timeout=60)
         return told.stdout.splitlines()
@@ -54,12 +54,12 @@ class Postgres:
 
 @pytest.fixture
 def postgres() -> Iterator[Postgres]:
-    """A server of its own, in a folder that goes with it."""
+    """A separate server, in a folder that is deleted with it."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not found:
         pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
     programs, port = found[-1], free_port()
-    # It does not run as root.
+    # PostgreSQL refuses to run as root.
     user = "postgres" if os.getuid() == 0 else None
     with tempfile.TemporaryDirectory(prefix="rowkind-postgres-") as folder:
         if user is not None:
@@ -83,7 +83,7 @@ def postgres() -> Iterator[Postgres]:
 
 @contextmanager
 def connector(broker: Broker, folder: Path, topic: str, database: Postgres) -> Iterator[Path]:
-    """Kafka Connect with one connector from the topic into the database; gives its log."""
+    """Run Kafka Connect with one connector from the topic to the database; yield its log."""
     jars = fetched(
         f"Debezium JDBC {DEBEZIUM}",
         [
@@ -141,7 +141,7 @@ def _properties(file: Path, settings: Mapping[str, str]) -> Path:
 def test_a_jdbc_sink_connector_keeps_a_table_in_step(
     spark: SparkSession, broker: Broker, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each row of the result is one of the table, with Connect's types as columns of PostgreSQL's; deletes go too."""
+    """The table has the rows of the result, with Connect's types as PostgreSQL columns; deletes are applied."""
     monkeypatch.setenv("ROWKIND_PYTHON", sys.executable)
     monkeypatch.setenv("ROWKIND_STAND_IN", "nobody answers here")
     job = TopicJob(spark, broker.bootstrap_servers, tmp_path, f"jdbc-{os.getpid()}", result=SINK)

@@ -1,4 +1,4 @@
-"""How far behind a query is, asked of a real broker."""
+"""The lag of a query, measured on a real broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.kafka.tables import Topic, order, scan, settings
 pytestmark = pytest.mark.kafka
 
 NOW = float(round(time.time()))
-"""Brokers drop records of long ago."""
+"""The current time, because brokers drop old records."""
 
 
 @pytest.fixture
@@ -30,19 +30,19 @@ def clock() -> Clock:
 
 @pytest.fixture
 def wide(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry) -> Topic:
-    """Orders in two partitions."""
+    """A topic of orders with two partitions."""
     return Topic(new_topic(2), broker, schemas)
 
 
 @pytest.fixture
 def meter(wide: Topic, clock: Clock) -> Iterator[LagMeter]:
-    """Of these orders."""
+    """A lag meter for these orders."""
     with closing(LagMeter(wide.spec(), f"{wide.name}.main", clock)) as made:
         yield made
 
 
 def test_the_first_unread_record_says_since_when_a_partition_waits(wide: Topic, meter: LagMeter, clock: Clock) -> None:
-    """Before the first batch all is unread; a record is asked for again only where the query has moved on."""
+    """Before the first batch all records are unread; a record's time is asked again only if the query has moved on."""
     assert meter.look(None) == {(wide.name, 0): Lag(0, 0.0, 0), (wide.name, 1): Lag(0, 0.0, 0)}
     send(wide, 0, NOW - 100, NOW - 60, NOW - 20)
     assert meter.look(None) == {(wide.name, 0): Lag(3, 100.0, 3), (wide.name, 1): Lag(0, 0.0, 0)}
@@ -54,14 +54,14 @@ def test_the_first_unread_record_says_since_when_a_partition_waits(wide: Topic, 
 
 
 def test_many_records_of_one_partition_do_not_hide_another(wide: Topic, meter: LagMeter) -> None:
-    """A backlog in each partition: the age of each is known at the first look."""
+    """With a backlog in each partition, the age of each is known at the first look."""
     for partition, age in ((0, 500), (1, 300)):
         send(wide, partition, *(NOW - age + number / 1000 for number in range(5_000)))
     assert meter.look(None) == {(wide.name, 0): Lag(5_000, 500.0, 5_000), (wide.name, 1): Lag(5_000, 300.0, 5_000)}
 
 
 def test_a_query_that_begins_at_the_end_has_nothing_behind_it(wide: Topic, clock: Clock) -> None:
-    """A table that is read from the latest offsets lags by what comes after."""
+    """A table that is read from the latest offsets lags only behind later records."""
     send(wide, 0, NOW - 100)
     spec = wide.spec(scan(wide.name, start=Start("latest")))
     with closing(LagMeter(spec, f"{wide.name}.main", clock)) as latest:
@@ -71,7 +71,7 @@ def test_a_query_that_begins_at_the_end_has_nothing_behind_it(wide: Topic, clock
 
 
 def test_the_group_shows_how_far_the_query_is(wide: Topic, meter: LagMeter) -> None:
-    """What people's tools ask of Kafka is what was told last."""
+    """The consumer group has the offsets that the meter was given last, so that Kafka's tools show them."""
     meter.tell(at(wide, 7, 3))
     meter.tell(at(wide, 8, 3))
     group = {**settings(wide.broker), "group.id": f"{wide.name}.main"}
@@ -81,12 +81,12 @@ def test_the_group_shows_how_far_the_query_is(wide: Topic, meter: LagMeter) -> N
 
 
 def at(topic: Topic, *offsets: int) -> dict[tuple[str, int], int]:
-    """Positions in the partitions of a topic."""
+    """Return positions in the partitions of a topic."""
     return {(topic.name, partition): offset for partition, offset in enumerate(offsets)}
 
 
 def send(topic: Topic, partition: int, *times: float) -> None:
-    """A record of each of these times, Unix time in seconds."""
+    """Send a record for each of these times, in seconds of Unix time."""
     producer = Producer(settings(topic.broker))
     for number, at_time in enumerate(times):
         producer.produce(topic.name, topic.value(order(number)), partition=partition, timestamp=round(at_time * 1000))
@@ -94,7 +94,7 @@ def send(topic: Topic, partition: int, *times: float) -> None:
 
 
 def test_a_transaction_that_is_open_holds_what_is_behind_it(wide: Topic, meter: LagMeter, clock: Clock) -> None:
-    """Lag counts to the end of the partition, and says since when the first record behind the last stable one waits."""
+    """Lag counts to the partition's end, and `held` is the age of the first record after the last stable offset."""
     send(wide, 1, NOW - 300)
     producer = Producer({**settings(wide.broker), "transactional.id": f"{wide.name}-held"})
     producer.init_transactions(60)
@@ -114,12 +114,12 @@ def test_a_transaction_that_is_open_holds_what_is_behind_it(wide: Topic, meter: 
     deadline = time.monotonic() + 60
     while (found := meter.look(at(wide, 0, 1))[wide.name, 1]).held:
         assert time.monotonic() < deadline, "the transaction is still open"
-    # The end of the transaction has a record of its own.
+    # The end of the transaction is a record too.
     assert found.rows == 52
 
 
 def test_a_transaction_that_ends_soon_holds_nothing(wide: Topic, meter: LagMeter, clock: Clock) -> None:
-    """Of one after the other none is open for long, though there is always one."""
+    """With short transactions one after the other, no partition counts as held."""
     producer = Producer({**settings(wide.broker), "transactional.id": f"{wide.name}-short"})
     producer.init_transactions(60)
     for _ in range(3):

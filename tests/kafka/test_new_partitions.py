@@ -1,4 +1,4 @@
-"""Topics that have gained partitions: a key's newer row wins, whichever partition and offset it has."""
+"""Topics that gain partitions: a key's newest row wins, whatever partition and offset it has."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.kafka
 
 HOUR = 3_600_000
 Written = tuple[int, int, int, str]
-"""A record: its partition, its time in ms before now, the id of its row and a name."""
+"""A record: its partition, its time in ms before now, the id of its row, and a name."""
 
 
 def write(topic: Topic, records: Sequence[Written]) -> None:
-    """Write the records; the topic gains the partitions that it lacks."""
+    """Write the records; partitions that the topic lacks are added."""
     admin, producer = AdminClient(settings(topic.broker)), Producer(settings(topic.broker))
     there, now = 1, round(time.time() * 1000)
     for partition, age, number, name in records:
@@ -37,7 +37,7 @@ def write(topic: Topic, records: Sequence[Written]) -> None:
 
 
 def batches(topic: Topic, rows: int | None, start: Offset | None = None) -> tuple[list[dict[int, str]], Offset]:
-    """The names that each batch leaves of each id, read from the start, and where the last one ended."""
+    """Return the names by id that each batch reads, from the start, and where the last batch ends."""
     spec = topic.spec(scan(topic.name, mode="upsert"))
     plan = planner(spec)
     begin, found = start or plan.initial(), list[dict[int, str]]()
@@ -49,7 +49,7 @@ def batches(topic: Topic, rows: int | None, start: Offset | None = None) -> tupl
 
 
 def folded(found: Sequence[Mapping[int, str]]) -> dict[int, str]:
-    """What is left after all batches."""
+    """Return the rows that are left after all batches."""
     return {number: name for names in found for number, name in names.items()}
 
 
@@ -60,12 +60,12 @@ MOVED = [
     (1, 2 * HOUR, 1, "newer"),
     (0, HOUR, 2, "newer"),
 ]
-"""A topic of one partition that has three later, and keys that have moved."""
+"""A topic of one partition that later has three, and keys that have moved."""
 
 
 @pytest.mark.parametrize("rows", [None, 1, 3, 7])
 def test_the_newer_row_of_a_key_that_has_moved_wins(rows: int | None, orders: Topic) -> None:
-    """A topic that is read from its start is read up to the time of each growth, then on."""
+    """A topic that is read from its start is first read up to the time of each growth, and then further."""
     write(orders, MOVED)
     found, _ = batches(orders, rows)
     assert folded(found) == dict.fromkeys(range(3), "newer")
@@ -74,7 +74,7 @@ def test_the_newer_row_of_a_key_that_has_moved_wins(rows: int | None, orders: To
 
 
 def test_a_topic_that_grows_under_a_job_that_lags_is_read_in_order(orders: Topic) -> None:
-    """What the old partition has from before is read before the new ones are begun."""
+    """The older records of the old partition are read before the new partitions."""
     write(orders, MOVED[:5])
     found, reached = batches(orders, None)
     write(orders, MOVED[5:])
@@ -84,21 +84,21 @@ def test_a_topic_that_grows_under_a_job_that_lags_is_read_in_order(orders: Topic
 
 
 def test_several_growths_are_several_cuts(orders: Topic) -> None:
-    """And partitions that were there from the beginning are none."""
+    """Each growth ends a batch, but partitions that existed from the beginning do not."""
     write(orders, [(0, 50, 0, "a"), (1, 40, 0, "b"), (0, 30, 1, "a"), (2, 20, 0, "c"), (3, 20, 1, "c")])
     found, _ = batches(orders, None)
     assert found == [{0: "a"}, {0: "b", 1: "a"}, {0: "c", 1: "c"}]
 
 
 def test_times_in_the_future_hold_nothing_back(orders: Topic) -> None:
-    """A partition whose clock is wrong would never be read, as there are always older records in others."""
+    """A partition with a wrong clock must be read, although other partitions always have older records."""
     write(orders, [(0, HOUR, 0, "a"), (1, -HOUR, 1, "b"), (0, 0, 2, "c")])
     found, _ = batches(orders, None)
     assert found == [{0: "a", 1: "b", 2: "c"}]
 
 
 def test_the_rows_that_a_topic_stands_for_are_the_newer_ones(orders: Topic, tmp_path: Path) -> None:
-    """Who reads the topic with the client gets them in the same order."""
+    """A client that reads the topic gets the rows in the same order."""
     write(orders, MOVED)
     columns = {"id": "BIGINT", "name": "STRING", "amount": "DECIMAL(10,2)"}
     of = {"topic": orders.name, "mode": "upsert", "columns": columns, "primary_key": "id"}

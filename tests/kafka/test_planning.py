@@ -1,4 +1,4 @@
-"""How far a batch goes."""
+"""How many records a batch reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.kafka
 
 
 def test_a_batch_goes_as_far_as_its_bytes_allow(orders: Topic) -> None:
-    """Of rows of 1 kB, 200 kB are some 200, whatever number of rows the batch may have; one row fits in any case."""
+    """A byte limit bounds the batch, whatever its limit of rows is; one row always fits."""
     orders.send(*((b"+I", order(number, "x" * 1000)) for number in range(3_000)))
     plan = planner(orders.spec(bytes_per_batch=200_000))
     end = plan.end(plan.initial(), 1_000_000)
@@ -25,7 +25,7 @@ def test_a_batch_goes_as_far_as_its_bytes_allow(orders: Topic) -> None:
 
 
 def test_a_batch_of_a_backlog_is_as_large_as_two_seconds_allow(orders: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the one before, twice or half of its rows at most, and never fewer than the first one."""
+    """A batch has at most twice and at least half the rows of the previous one, and never fewer than the first."""
     monkeypatch.setattr(planning, "_LEAST_ROWS", 200)
     orders.send(*((b"+I", order(number, "x")) for number in range(4_000)))
     now = 0.0
@@ -40,7 +40,7 @@ def test_a_batch_of_a_backlog_is_as_large_as_two_seconds_allow(orders: Topic, mo
 
 
 def test_batches_on_record_are_offered_first_and_as_they_were(orders: Topic, tmp_path: Path) -> None:
-    """Each with its number, its time and its records, whatever has come since; then new ones, if there may be any."""
+    """Each recorded batch keeps its number, time and records; new batches follow unless `replay_only` is set."""
     orders.send(*((b"+I", order(number, "x")) for number in range(6)))
     plan = planner(orders.spec())
     first = plan.end(plan.initial(), 2)
@@ -60,7 +60,7 @@ def test_batches_on_record_are_offered_first_and_as_they_were(orders: Topic, tmp
 
 
 def test_the_first_batch_of_a_run_reports_state(orders: Topic) -> None:
-    """A run that goes on has such a batch even if nothing has come, but only one."""
+    """A resumed run has such a batch even if there are no new records, but only one."""
     orders.send((b"+I", order(1, "x")))
     plan = planner(orders.spec(levels=(1,)))
     end = plan.end(plan.initial(), 10)

@@ -1,4 +1,4 @@
-"""The process in which a transactional producer lives: who starts it, who shares it, and what becomes of its death."""
+"""The process of a transactional producer: what starts it, what shares it, and what happens when it is killed."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ sys.stdout.buffer.write(pickle.dumps((counted, os.environ["ROWKIND_FORKS"])))
 
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
-    """What a test starts ends with it."""
+    """End the processes that a test has started."""
     yield
     leave()
 
 
 def leave() -> None:
-    """Close this process's lines, and wait until the processes that it started have ended, as they do of themselves."""
+    """Close this process's connections, and wait until the processes that it started have ended by themselves."""
     for line in producer_process._lines.values():
         line.close()
     producer_process._lines.clear()
@@ -60,23 +60,23 @@ def leave() -> None:
 
 
 def blocks(*given: Change) -> list[pa.Buffer]:
-    """The changes as the blocks of a task."""
+    """Return the changes as the blocks of a task."""
     return [pa.py_buffer(Block(Batch(changes(each))).to_bytes()) for each in given]
 
 
 def outcomes(sink: Sink, counted: Counted) -> dict[str, float]:
-    """What became of the transactions."""
+    """Return the outcomes of the transactions, with their counts."""
     start = f'rowkind_transactions_total{{query="{sink.spec.query}",outcome="'
     return {name[len(start) : -2]: count for name, count in counted.written.items() if name.startswith(start)}
 
 
 def ids(sink: Sink) -> list[int]:
-    """The rows of the topic."""
+    """Return the ids of the rows in the topic."""
     return [message.row["id"] for message in sink.messages() if message.row]
 
 
 def test_all_workers_of_a_machine_share_one_producer(make_sink: MakeSink, tmp_path: Path) -> None:
-    """A second worker goes on where the first one was, and the first again: nobody is fenced, no second process."""
+    """A second worker continues after the first one, without fencing it and without a second producer process."""
     sink = make_sink()
     first = write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1)), ("+I", order(2))))
     (tmp_path / "task").write_bytes(pickle.dumps((sink.spec, BatchPartition("c", 1, 0), blocks(("+I", order(3))))))
@@ -90,7 +90,7 @@ def test_all_workers_of_a_machine_share_one_producer(make_sink: MakeSink, tmp_pa
 
 
 def test_it_ends_with_the_last_worker_that_uses_it(make_sink: MakeSink) -> None:
-    """Nobody has to end it, and the next task starts another one."""
+    """The process ends by itself, and the next task starts another one."""
     sink = make_sink()
     write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))
     (process,) = producer_process._started
@@ -101,13 +101,13 @@ def test_it_ends_with_the_last_worker_that_uses_it(make_sink: MakeSink) -> None:
 
 
 def test_a_process_that_is_killed_fails_one_attempt_and_loses_nothing(make_sink: MakeSink) -> None:
-    """The task fails in words; done again, it finds out whether its rows are there, and they are there once."""
+    """The task fails with a clear message; when it is repeated, each row is there once."""
     sink = make_sink()
     write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))
     (process,) = producer_process._started
     process.kill()
     process.wait(20)
-    with pytest.raises(WriterLostError, match=f"{sink.topic}.*has ended"):
+    with pytest.raises(WriterLostError, match=f"{sink.topic}.*exited unexpectedly"):
         write_there(sink.spec, BatchPartition("c", 1, 0), blocks(("+I", order(2))))
     assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))) == {"skipped": 1}
     assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 1, 0), blocks(("+I", order(2))))) == {
@@ -117,7 +117,7 @@ def test_a_process_that_is_killed_fails_one_attempt_and_loses_nothing(make_sink:
 
 
 def test_an_error_of_the_user_comes_back_as_itself_and_the_process_goes_on(make_sink: MakeSink) -> None:
-    """The worker raises what the process met, with the same words."""
+    """The worker raises the same error as the process, and the process continues."""
     sink = make_sink(form="append")
     with pytest.raises(AppendOnlyError, match="Use mode retract or upsert"):
         write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("-D", order(1))))
@@ -128,7 +128,7 @@ def test_an_error_of_the_user_comes_back_as_itself_and_the_process_goes_on(make_
 
 
 def test_an_error_of_ours_tells_where_it_was_met(make_sink: MakeSink) -> None:
-    """What nobody foresaw comes back with the traceback of the process."""
+    """An unexpected error has the traceback of the process attached."""
     sink = make_sink()
     with pytest.raises(pa.ArrowInvalid) as met:
         write_there(sink.spec, BatchPartition("c", 0, 0), [pa.py_buffer(b"no block")])
@@ -136,7 +136,7 @@ def test_an_error_of_ours_tells_where_it_was_met(make_sink: MakeSink) -> None:
 
 
 def test_it_is_forked_where_workers_are(make_sink: MakeSink, tmp_path: Path) -> None:
-    """From what the daemon of the workers leaves behind, which ends when nobody is left who could ask."""
+    """The worker daemon leaves a process that forks producers, and that process ends with its last client."""
     sink = make_sink()
     (tmp_path / "task").write_bytes(pickle.dumps((sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))))
     command = [sys.executable, "-c", _FORKED, str(tmp_path / "task")]

@@ -1,4 +1,4 @@
-"""The reader over a real broker: which records a batch has, whatever gaps, transactions and retention leave of them."""
+"""The reader on a real broker: which records a batch has, despite gaps, transactions and retention."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ON_LOST_SKIPS = ("earliest", "latest")
 
 
 def test_rows_come_with_their_kinds_values_and_arrival_numbers(orders: Topic) -> None:
-    """Each record is a change; its seq is its offset shifted by the partition's 16 bits."""
+    """Each record is a change; its seq is its offset, shifted left by 16 bits for the partition."""
     orders.send(
         (b"+I", order(1, "a", "1.50")), (b"-U", order(1, "a", "1.50")), (b"+U", order(1, "b")), (b"-D", order(1))
     )
@@ -52,7 +52,7 @@ def test_rows_come_with_their_kinds_values_and_arrival_numbers(orders: Topic) ->
 
 
 def test_batches_go_on_where_the_last_one_ended(orders: Topic) -> None:
-    """The end of one batch is the start of the next, and without new records the offset stays what it is."""
+    """The end of a batch is the start of the next one, and without new records the offset does not change."""
     orders.send(*((b"+I", order(i)) for i in range(10)))
     plan = planner(orders.spec())
     first = plan.end(plan.initial(), 4)
@@ -65,7 +65,7 @@ def test_batches_go_on_where_the_last_one_ended(orders: Topic) -> None:
 def test_a_batch_takes_from_each_partition_in_proportion_to_its_lag(
     broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry
 ) -> None:
-    """Rows per batch bound the batch over all partitions; the longer queue gives more."""
+    """The row limit applies to all partitions together, and the partition with more unread records gives more."""
     topic = Topic(new_topic(2), broker, schemas)
     topic.send(*((b"+I", order(i)) for i in range(60)), partition=0)
     topic.send(*((b"+I", order(i)) for i in range(20)), partition=1)
@@ -74,7 +74,7 @@ def test_a_batch_takes_from_each_partition_in_proportion_to_its_lag(
 
 
 def test_a_new_partition_is_read_from_its_beginning(orders: Topic, admin: AdminClient) -> None:
-    """Partitions added while the query runs join the next batch with all their records."""
+    """A partition added while the query runs is in the next batch, with all its records."""
     orders.send((b"+I", order(1)))
     plan = planner(orders.spec())
     first = plan.end(plan.initial(), None)
@@ -87,7 +87,7 @@ def test_a_new_partition_is_read_from_its_beginning(orders: Topic, admin: AdminC
 
 
 def test_offsets_that_transactions_left_unused_are_no_records_to_wait_for(orders: Topic) -> None:
-    """Markers and aborted records take offsets; a read ends all the same, and skips what was aborted."""
+    """Markers and aborted records take offsets; the read still ends, and skips aborted records."""
     producer = Producer({**settings(orders.broker), "transactional.id": orders.name})
     producer.init_transactions(20)
     for number, commit in enumerate((True, False, True, False)):
@@ -105,7 +105,7 @@ def test_offsets_that_transactions_left_unused_are_no_records_to_wait_for(orders
 
 
 def test_records_of_an_open_transaction_wait_until_it_ends(orders: Topic) -> None:
-    """The end of a batch is the last stable offset, also for records behind it that are committed already."""
+    """A batch ends at the last stable offset, even if later records are already committed."""
     orders.send((b"+I", order(1)))
     open_one = Producer({**settings(orders.broker), "transactional.id": orders.name})
     open_one.init_transactions(20)
@@ -124,14 +124,14 @@ def test_records_of_an_open_transaction_wait_until_it_ends(orders: Topic) -> Non
 def test_records_that_compaction_took_out_are_not_waited_for(
     broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry
 ) -> None:
-    """A compacted topic whose old records are gone is read to its end, over the gaps."""
+    """A compacted topic whose old records are gone is read to its end, across the gaps."""
     name = new_topic(
         1, cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.01, max_compaction_lag_ms=100
     )
     topic = Topic(name, broker, schemas)
 
     def compacted() -> bool:
-        # Only closed segments are compacted, and a segment closes when a record comes after its time.
+        # Kafka compacts only closed segments, and closes a segment when a record arrives after the segment's time.
         topic.send((b"+I", order(1)))
         return len(read_all(topic.spec()).ids()) < _end(topic)
 
@@ -145,7 +145,7 @@ def test_records_that_compaction_took_out_are_not_waited_for(
 def test_a_start_that_retention_has_eaten_is_an_error_or_the_reset_that_the_job_says(
     orders: Topic, admin: AdminClient, policy: str
 ) -> None:
-    """With `fail` the error names topic, partition and both offsets; else reading goes on where it is told."""
+    """With `fail`, the error names topic, partition and both offsets; otherwise reading continues as configured."""
     orders.send(*((b"+I", order(i)) for i in range(6)))
     spec = orders.spec(scan(orders.name, start=Start(on_lost=policy)))
     checkpoint = planner(spec).end(planner(spec).initial(), 2)
@@ -175,7 +175,7 @@ def test_a_start_that_retention_has_eaten_is_an_error_or_the_reset_that_the_job_
 
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
 def test_retention_that_overtakes_a_task_is_noticed_by_the_task(orders: Topic, admin: AdminClient, policy: str) -> None:
-    """A range whose beginning went away after it was planned fails, or is read from what is left."""
+    """A range whose beginning is deleted after planning fails, or is read from the records that are left."""
     orders.send(*((b"+I", order(i)) for i in range(6)))
     admin.delete_records([TopicPartition(orders.name, 0, 4)])[TopicPartition(orders.name, 0)].result()
     spec = orders.spec(scan(orders.name, start=Start(on_lost=policy)))
@@ -188,7 +188,7 @@ def test_retention_that_overtakes_a_task_is_noticed_by_the_task(orders: Topic, a
 
 
 def test_each_start_begins_where_it_says(orders: Topic) -> None:
-    """Earliest, latest, a time and given offsets."""
+    """Reading starts at the earliest or latest offset, at a time, or at given offsets."""
     orders.send((b"+I", order(0)), (b"+I", order(1)))
     between = int(time.time() * 1000) + 1000
     producer = Producer(settings(orders.broker))
@@ -206,7 +206,7 @@ def test_each_start_begins_where_it_says(orders: Topic) -> None:
 
 
 def test_a_first_batch_that_is_read_again_begins_where_it_began(orders: Topic) -> None:
-    """A crash before the first commit must not move a start that depends on the clock: the end offset names it."""
+    """A crash before the first commit must not move a start that depends on the clock; the end offset records it."""
     orders.send((b"+I", order(0)))
     spec = orders.spec(scan(orders.name, start=Start("latest")))
     plan = planner(spec)
@@ -220,7 +220,7 @@ def test_a_first_batch_that_is_read_again_begins_where_it_began(orders: Topic) -
 
 
 def test_a_topic_that_was_made_anew_is_noticed(orders: Topic, admin: AdminClient) -> None:
-    """Same name, another topic: the checkpoint's offsets mean nothing there."""
+    """The checkpoint's offsets are invalid in another topic of the same name, so the job refuses to continue."""
     orders.send((b"+I", order(1)), (b"+I", order(2)))
     spec = orders.spec()
     checkpoint = planner(spec).end(planner(spec).initial(), None)
@@ -238,7 +238,7 @@ def test_a_topic_that_was_made_anew_is_noticed(orders: Topic, admin: AdminClient
 
 
 def test_available_now_stops_at_the_ends_of_its_start(orders: Topic) -> None:
-    """Records that come later are left for the next run."""
+    """Later records are left for the next run."""
     orders.send((b"+I", order(1)))
     plan = planner(orders.spec())
     start = plan.initial()
@@ -252,7 +252,7 @@ def test_available_now_stops_at_the_ends_of_its_start(orders: Topic) -> None:
 def test_a_task_may_read_several_topics_and_a_piece_of_a_partition(
     broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry
 ) -> None:
-    """Ranges are exact at both ends, whatever else the consumer has fetched of the partitions."""
+    """Ranges are exact at both ends, even if the consumer has fetched more of the partitions."""
     one, other = (Topic(new_topic(2), broker, schemas) for _ in range(2))
     for topic, first in ((one, 0), (other, 1000)):
         for partition in (0, 1):
@@ -264,7 +264,7 @@ def test_a_task_may_read_several_topics_and_a_piece_of_a_partition(
 
 
 def test_a_self_join_consumes_its_topic_once(orders: Topic) -> None:
-    """Two scans of one table give each row to both sides, count it once and have each dead letter once."""
+    """Two scans of one table give each row to both sides, but count it once and make one dead letter."""
     orders.send((b"+I", order(1)), (b"??", order(2)))
     left, right = (scan(orders.name, calc=pass_on(ORDERS, side=side)) for side in (0, 1))
     result = read_all(orders.spec(left, right))
@@ -275,7 +275,7 @@ def test_a_self_join_consumes_its_topic_once(orders: Topic) -> None:
 
 
 def test_the_first_batch_of_an_empty_topic_is_a_block_for_whoever_waits_for_one(orders: Topic) -> None:
-    """A source that opens has one batch with nothing in it, which says so in a block for each level that wants one."""
+    """A source with `opens` starts with one empty batch, with a block for each level that needs one."""
     spec = orders.spec(opens=((1, 1), (1, 3)), labels=(7, 9))
     plan = planner(spec)
     start = Offset.from_json(plan.initial().to_json())
@@ -289,7 +289,7 @@ def test_the_first_batch_of_an_empty_topic_is_a_block_for_whoever_waits_for_one(
 
 
 def test_a_first_batch_that_has_rows_opens_as_well(orders: Topic) -> None:
-    """Whoever has something to say of no rows is asked in the first batch and in no other, rows or not."""
+    """Levels that need a block without rows get it in the first batch only, even if that batch has rows."""
     orders.send((b"+I", order(1)))
     spec = orders.spec(opens=((0, 2),))
     plan = planner(spec)
@@ -303,7 +303,7 @@ def test_a_first_batch_that_has_rows_opens_as_well(orders: Topic) -> None:
 
 
 def test_a_table_is_decoded_once_for_all_who_read_it(orders: Topic) -> None:
-    """Each consumer gets the rows under its own address and level, one that takes facts in every shard."""
+    """Each consumer gets the rows under its own address and level; a constant-key consumer gets them in every shard."""
     orders.send((b"+I", order(1)))
     one = scan(orders.name, calc=pass_on(ORDERS, side=1))
     fact = scan(orders.name, calc=replace(one.calc, key=Key(constant=b"not empty"), side=2))
@@ -319,7 +319,7 @@ def test_a_table_is_decoded_once_for_all_who_read_it(orders: Topic) -> None:
 
 
 def test_dead_letters_go_straight_to_the_writer(orders: Topic) -> None:
-    """However many read the table and whatever levels lie between, there is one, at the level of the writer."""
+    """There is one dead letter, at the writer's level, however many scans read the table at whatever levels."""
     orders.send((b"??", order(1)), (b"+I", order(2)))
     one = scan(orders.name)
     spec = replace(orders.spec(), scans=(GraphScan(one, (way(one), way(one, to=1, level=2))),), writer=3)
@@ -332,7 +332,7 @@ def test_dead_letters_go_straight_to_the_writer(orders: Topic) -> None:
 def test_partitions_that_are_not_shuffled_stay_whole(
     broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry
 ) -> None:
-    """One task reads all of a partition's batch; otherwise a long partition is cut for several."""
+    """One task then reads a partition's whole batch; otherwise a long partition is divided between tasks."""
     topic = Topic(new_topic(2), broker, schemas)
     topic.send(*((b"+I", order(i)) for i in range(40)), partition=0)
     topic.send(*((b"+I", order(i)) for i in range(4)), partition=1)
@@ -345,7 +345,7 @@ def test_partitions_that_are_not_shuffled_stay_whole(
 
 
 def test_rows_go_to_the_shard_of_their_hash_under_its_label(orders: Topic) -> None:
-    """A block holds rows of one shard and carries the label that the placement gives to it."""
+    """A block has rows of one shard, and carries the label that the placement assigns to it."""
     orders.send(*((b"+I", order(i)) for i in range(50)))
     labels = (7, 3, 12)
     result = read_all(orders.spec(labels=labels))
@@ -355,7 +355,7 @@ def test_rows_go_to_the_shard_of_their_hash_under_its_label(orders: Topic) -> No
 
 
 def test_an_unreachable_broker_is_a_message_within_seconds() -> None:
-    """The message has the address that was tried and what to check."""
+    """The message names the address that was tried, and says what to check."""
     cluster = Cluster({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"})
     started = time.monotonic()
     with pytest.raises(UnreachableError, match=r"127.0.0.1:1: .*refused.* Check that Kafka is running"):
@@ -364,7 +364,7 @@ def test_an_unreachable_broker_is_a_message_within_seconds() -> None:
 
 
 def test_a_missing_topic_is_named_with_what_makes_it(broker: Broker) -> None:
-    """The message has the topic and the command."""
+    """The message names the topic and the command that creates it."""
     with pytest.raises(MissingTopicError, match=r"Topic nowhere does not exist.*rowkind topics create"):
         Cluster(settings(broker)).topics(["nowhere"])
 
@@ -383,7 +383,7 @@ def _until(condition: Callable[[], bool], seconds: float = 20) -> None:
 def test_announced_records_that_do_not_come_are_an_error_with_the_place(
     orders: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A read never waits for ever: the message has topic, partition and the offset at which it stands."""
+    """A read never waits indefinitely: the message names topic, partition and the current offset."""
     orders.send((b"+I", order(1)))
     monkeypatch.setattr(fetch, "_STALL_SECONDS", 1.0)
     with pytest.raises(StalledReadError, match=f"{orders.name}, partition 0: no record .* at offset 1, .* offset 9"):
@@ -393,7 +393,7 @@ def test_announced_records_that_do_not_come_are_an_error_with_the_place(
 def test_a_read_without_brokers_gives_up_as_soon_as_other_questions_do(
     orders: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark tries a task four times, so a minute of each would be four until the outage is told."""
+    """Spark retries a task three times, so a long wait in each attempt would delay the report of the outage."""
     monkeypatch.setattr(fetch, "ANSWER_SECONDS", 0.2)
     spec = replace(orders.spec(), kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"})
     with pytest.raises(UnreachableError, match=f"reading topic {orders.name}, partition 0: no answer"):

@@ -1,4 +1,4 @@
-"""The order book of the demo, on topics that stay."""
+"""The demo's order book, on topics that outlive it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTITIONS = 4
 
 
 def test_a_shop_that_opens_again_goes_on_where_it_stopped(broker: Broker, tmp_path: Path) -> None:
-    """However many times it stops, its topics hold what they hold if it never does."""
+    """However often the shop stops, its topics end with the same records as without stops."""
     chance = random.Random(3)
     settings = {"KAFKA": broker.bootstrap_servers, "SCHEMAS": str(tmp_path / "schemas"), "CHECKPOINT": ""}
     job = load(_JOB, settings)
@@ -40,7 +40,7 @@ def test_a_shop_that_opens_again_goes_on_where_it_stopped(broker: Broker, tmp_pa
 
 
 def _values(broker: Broker, topic: str) -> list[bytes | None]:
-    """The values of all partitions, one after the other, without the number of the schema."""
+    """Return the values of all partitions, one after the other, without schema ids."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "shop"})
     found: list[bytes | None] = []
     for partition in range(_PARTITIONS):

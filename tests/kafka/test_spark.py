@@ -1,4 +1,4 @@
-"""The reader and the writer in real queries of Spark's."""
+"""The reader and the writer in real Spark queries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
     schemas: FolderRegistry,
     tmp_path: Path,
 ) -> None:
-    """Offsets, counters and rows come through Spark; a second run goes on where the first one stopped."""
+    """Offsets, counters and rows pass through Spark, and a second run continues where the first one stopped."""
     source = Topic(new_topic(2), broker, schemas)
     sink = fresh_sink(broker, new_topic, schemas, partitions=2)
     calc = pass_on(ORDERS)
@@ -83,7 +83,7 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
 def test_a_task_that_fails_after_its_transaction_is_done_again_and_writes_nothing_twice(
     spark: SparkSession, make_sink: MakeSink, tmp_path: Path
 ) -> None:
-    """Between the transaction and the commit of the state: the retry starts from the state before."""
+    """The task fails between its transaction and the commit of its state, so the retry starts from the old state."""
     sink = make_sink(keyed=False)
     reports = Reports(spark)
     spec = replace(sink.spec, sinks={1: sink.of})
@@ -107,7 +107,7 @@ def test_a_task_that_fails_after_its_transaction_is_done_again_and_writes_nothin
 
 @dataclass(frozen=True)
 class _FailsOnce:
-    """Writes, and fails the first time, of which it leaves a mark."""
+    """Writes, then fails the first time and leaves a marker file."""
 
     write: TaskWriter
     mark: Path
@@ -126,7 +126,7 @@ def test_a_query_that_speaks_of_empty_topics_has_one_batch_of_them(
     schemas: FolderRegistry,
     tmp_path: Path,
 ) -> None:
-    """A block without changes comes through Spark once, and not again in a second run."""
+    """A block without changes passes through Spark once, and not again in a second run."""
     spec = Topic(new_topic(2), broker, schemas).spec(opens=((0, 1),))
     spark.dataSource.register(KafkaSource)
     batches: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""A partition that has lost records that were read is noticed, whatever was written there since."""
+"""A partition that has lost records that were read: the loss is noticed, even after new records were written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 
 
 class Restored:
-    """A topic of orders on a broker whose disk is put back as it was: 100 records were read, and 50 are left."""
+    """A topic of orders on a broker whose disk was restored from a copy: 100 records were read, and 50 are left."""
 
     def __init__(self, folder: Path) -> None:
         data, copy = folder / "data", folder / "copy"
@@ -47,20 +47,20 @@ class Restored:
         self.broker.start()
 
     def send(self, count: int) -> None:
-        """So many records."""
+        """Send this number of records."""
         self.topic.send(*((b"+I", order(i)) for i in range(count)))
 
 
 @pytest.fixture
 def restored(tmp_path: Path) -> Iterator[Restored]:
-    """The topic, nothing written since its disk was put back."""
+    """The restored topic, without any later records."""
     found = Restored(tmp_path)
     yield found
     found.broker.stop()
 
 
 def test_records_that_were_read_and_are_gone(restored: Restored) -> None:
-    """The next plan says so; once others have taken their offsets the broker does, by the leader of then."""
+    """Planning detects the loss; once new records have taken the offsets, the broker detects it by leader epoch."""
     spec = restored.topic.spec()
     restarts = restored.topic.spec(scan("orders", start=Start(on_recreated="restart")))
     assert restored.read.at["orders", 0] == 100
@@ -80,12 +80,12 @@ def test_records_that_were_read_and_are_gone(restored: Restored) -> None:
         read(spec, plan.tasks(restored.read, end))
     with pytest.raises(RestartedTopicError, match="up to offset 100"):
         read(restarts, planner(restarts).tasks(restored.read, end))
-    # What an earlier release has logged says nothing of leaders.
+    # Offsets logged by an earlier release have no leader epochs.
     assert len(read(spec, plan.tasks(replace(restored.read, epochs={}), end)).ids()) == 10
 
 
 def test_a_start_behind_the_end_is_waited_for(restored: Restored) -> None:
-    """An offset that the job says itself has not been read; a partition that was read to its end is whole."""
+    """A configured start offset has not been read yet, so an end before it does not count as a loss."""
     spec = restored.topic.spec(scan("orders", start=Start("offsets", offsets={0: 70})))
     plan = planner(spec)
     start = plan.initial()

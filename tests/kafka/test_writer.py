@@ -1,4 +1,4 @@
-"""The writer over a real broker: what stands in the topic afterwards, in each form of a sink."""
+"""The writer on a real broker: the records in the topic, in each form of a sink."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ JAVA_VECTORS = {
 
 
 def test_a_retract_topic_has_the_old_row_before_the_new_one(make_sink: MakeSink) -> None:
-    """The deletion and insertion of one key in a batch become -U and +U, next to each other, with full rows."""
+    """A delete and an insert of one key in a batch become -U and +U, adjacent and with full rows."""
     sink = make_sink()
     sink.write(changes(("+I", order(1, "a")), ("+I", order(2, "b"))), batch=0)
     sink.write(changes(("+I", order(1, "c")), ("-D", order(1, "a")), ("-D", order(2, "b"))), batch=1)
@@ -55,7 +55,7 @@ def test_a_retract_topic_has_the_old_row_before_the_new_one(make_sink: MakeSink)
 
 
 def test_an_upsert_topic_has_the_last_row_of_each_key_or_a_tombstone(make_sink: MakeSink) -> None:
-    """Updates are the new value alone, deletions a null value, and there is no header."""
+    """An update is the new value alone, a delete is a null value, and there is no header."""
     sink = make_sink(form="upsert")
     sink.write(changes(("-D", order(1, "a")), ("+I", order(1, "b")), ("-D", order(2, "x")), ("+I", order(3, "c"))))
     found = {message.key: message.row for message in sink.messages()}
@@ -65,14 +65,14 @@ def test_an_upsert_topic_has_the_last_row_of_each_key_or_a_tombstone(make_sink: 
 
 
 def test_an_upsert_stream_as_read_writes_the_last_change_of_each_key(make_sink: MakeSink) -> None:
-    """Bare updates and deletes, of which the later arrival wins, need no old row."""
+    """Updates and deletes without old rows are accepted, and the last arrival wins."""
     sink = make_sink(form="upsert", by_seq=True)
     sink.write(changes(("+U", order(1, "a")), ("+U", order(1, "b")), ("+U", order(2, "x")), ("-D", order(2, None))))
     assert {message.key: message.row for message in sink.messages()} == {1: order(1, "b"), 2: None}
 
 
 def test_an_append_topic_has_insertions_and_refuses_retractions(make_sink: MakeSink) -> None:
-    """The error names sink and topic and says which modes would do."""
+    """The error names sink and topic, and says which modes are possible."""
     sink = make_sink(form="append", keyed=False)
     sink.write(changes(("+I", order(1)), ("+I", order(1))), batch=0)
     assert sink.ops() == [("+I", order(1)), ("+I", order(1))]
@@ -81,7 +81,7 @@ def test_an_append_topic_has_insertions_and_refuses_retractions(make_sink: MakeS
 
 
 def test_without_a_key_a_row_and_its_retraction_share_a_partition(make_sink: MakeSink) -> None:
-    """Messages have no key; equal rows count, and go by their content."""
+    """Messages have no key, are placed by their content, and equal rows are counted."""
     sink = make_sink(keyed=False, partitions=4)
     rows = [order(number, "x") for number in range(40)]
     sink.write(changes(*(("+I", row) for row in rows), ("+I", rows[0])), batch=0)
@@ -99,7 +99,7 @@ def test_without_a_key_a_row_and_its_retraction_share_a_partition(make_sink: Mak
 
 
 def test_the_row_kind_is_spelled_as_the_sink_is_told(make_sink: MakeSink) -> None:
-    """Header name and values are the job's; where a preset has no word for an update, its halves are -D and +I."""
+    """Header name and values are the job's; if a preset has no word for an update, its halves are -D and +I."""
     update = changes(("-D", order(1, "a")), ("+I", order(1, "b")))
     for preset, words in (
         ("words", [b"update_before", b"update_after"]),
@@ -112,7 +112,7 @@ def test_the_row_kind_is_spelled_as_the_sink_is_told(make_sink: MakeSink) -> Non
 
 
 def test_keys_lie_where_javas_default_partitioner_looks_for_them(make_sink: MakeSink) -> None:
-    """Kafka's own vectors hold for the judge, and the judge agrees with the sink and the producer."""
+    """The reference partitioner passes Kafka's own test vectors, and agrees with the sink and the producer."""
     assert {key: murmur2(key) for key in JAVA_VECTORS} == JAVA_VECTORS
     sink = make_sink(partitions=7)
     sink.write(changes(*(("+I", order(number)) for number in range(200))))
@@ -129,7 +129,7 @@ def test_keys_lie_where_javas_default_partitioner_looks_for_them(make_sink: Make
 
 
 def test_dead_letters_leave_with_the_original_record_and_connects_headers(make_sink: MakeSink, new_topic: Any) -> None:
-    """Key, value and headers are untouched; retention does not take at once what is of an old record."""
+    """Key, value and headers are unchanged, and the letter has a new timestamp, so that retention keeps it."""
     sink = make_sink(dead_letter_topic=new_topic(1))
     began = time.time() * 1000
     letter = DeadLetter(
@@ -165,7 +165,7 @@ def test_dead_letters_leave_with_the_original_record_and_connects_headers(make_s
 
 
 def test_a_task_that_changes_nothing_opens_no_transaction(make_sink: MakeSink) -> None:
-    """An insertion that is retracted in the same batch is not written, nor is progress, which is for the first task."""
+    """An insert that is retracted in the same batch is not written; only the first task writes progress."""
     sink = make_sink()
     task = sink.write(changes(("+I", order(1)), ("-D", order(1))), partition=1)
     assert sink.messages() == []
@@ -174,7 +174,7 @@ def test_a_task_that_changes_nothing_opens_no_transaction(make_sink: MakeSink) -
 
 
 def test_a_sink_without_transactions_writes_at_least_once(make_sink: MakeSink) -> None:
-    """Every batch is there when the task ends, a repeated one twice, and so is the record of it."""
+    """Every batch is written when the task ends, a repeated batch twice, and so is its progress record."""
     sink = make_sink(form="upsert", transactions=False)
     for _ in range(2):
         sink.write(changes(("+I", order(1, "a")), ("+I", order(2, "b"))))
@@ -183,7 +183,7 @@ def test_a_sink_without_transactions_writes_at_least_once(make_sink: MakeSink) -
 
 
 def test_a_query_writes_each_sink_as_it_says(make_sink: MakeSink) -> None:
-    """A batch that is done again is skipped where it was written exactly once, and repeated where at least once."""
+    """A repeated batch is skipped by an exactly-once sink, and written again by an at-least-once sink."""
     query = make_sink().beside(make_sink(form="upsert", transactions=False))
     once, repeated = query.spec.sinks.values()
     batch = Batch.concat([address(Batch(changes(("+I", order(place + 1)))), place) for place in query.spec.sinks])
@@ -199,7 +199,7 @@ def test_a_query_writes_each_sink_as_it_says(make_sink: MakeSink) -> None:
 
 
 def test_a_query_may_write_to_other_topics_from_one_batch_to_the_next(make_sink: MakeSink) -> None:
-    """As it does once its state is full; the producers that were kept know nothing of them."""
+    """The topics change when a rebuilt query is cut over, and producers that were kept do not know the new ones."""
     query = make_sink().beside(make_sink(form="upsert", transactions=False))
     others = {place: replace(sink, topic=make_sink().topic) for place, sink in query.spec.sinks.items()}
     moved = Sink(replace(query.spec, sinks=others))
@@ -211,7 +211,7 @@ def test_a_query_may_write_to_other_topics_from_one_batch_to_the_next(make_sink:
 
 
 def test_a_dead_letter_is_written_once_for_all_sinks_of_a_query(make_sink: MakeSink, new_topic: Any) -> None:
-    """With the transaction if there is one, also if the batch is done again; else at least once."""
+    """It is in the transaction, if there is one, and is not repeated; otherwise it is written at least once."""
     packed = DeadLetter("orders", "value", "UndecodableRowError", "why", value=b"x").to_bytes()
     letter = Batch.of_letters(binary([packed]))
     upsert = {"form": "upsert", "transactions": False}
@@ -230,7 +230,7 @@ def test_a_dead_letter_is_written_once_for_all_sinks_of_a_query(make_sink: MakeS
 
 
 def test_an_append_sink_that_is_asked_to_take_back_is_named_among_the_others(make_sink: MakeSink) -> None:
-    """Nothing of the batch is written, to whichever sink."""
+    """The error names the append sink, and no sink gets any row of the batch."""
     query = make_sink().beside(make_sink(form="append"))
     batch = Batch.concat([address(Batch(changes((kind, order(1)))), place) for place, kind in enumerate(("+I", "-D"))])
     wrong = query.spec.sinks[1]
@@ -240,7 +240,7 @@ def test_an_append_sink_that_is_asked_to_take_back_is_named_among_the_others(mak
 
 
 def test_more_messages_than_the_producers_queue_holds_are_all_written(make_sink: MakeSink) -> None:
-    """A full queue is waited for."""
+    """The writer waits while the queue is full."""
     small = make_sink()
     small.spec = replace(small.spec, kafka={**small.spec.kafka, "queue.buffering.max.messages": "100"})
     small.write(changes(*(("+I", order(number)) for number in range(3000))))
@@ -248,14 +248,14 @@ def test_more_messages_than_the_producers_queue_holds_are_all_written(make_sink:
 
 
 def test_a_progress_topic_with_too_few_partitions_says_so(make_sink: MakeSink) -> None:
-    """A task beyond its partitions cannot note its progress, and the message says what makes room."""
+    """A task whose number has no partition cannot record progress; the message says how to add partitions."""
     sink = make_sink()
     with pytest.raises(UnfitTopicError, match=r"has no partition 9\. .*rowkind topics create"):
         sink.write(changes(("+I", order(1))), partition=9)
 
 
 def test_topics_are_made_on_request_and_checked(broker: Any, new_topic: Any) -> None:
-    """Upsert topics are compacted, the others not; what is there stays, and what does not suit is said."""
+    """Upsert topics are compacted, others are not; existing topics stay, and unsuitable ones are reported."""
     kafka = settings(broker)
     name = new_topic() + "-new"
     wanted = [topics.sink_topic(name, "upsert", 3), topics.progress_topic("job", name, 2)]
@@ -273,7 +273,7 @@ def test_topics_are_made_on_request_and_checked(broker: Any, new_topic: Any) -> 
 
 @pytest.mark.parametrize("ask", [topics.check, lambda kafka, wanted: Cluster(kafka).topics([wanted[0].name])])
 def test_a_topic_is_there_that_a_broker_hears_of_a_moment_later(broker: Any, new_topic: Any, ask: Any) -> None:
-    """As where several brokers have just been told of it, and the next question goes to another one."""
+    """With several brokers, a broker may not know a new topic yet when it is asked."""
     kafka = settings(broker)
     wanted = [topics.sink_topic(new_topic() + "-later", "upsert")]
     later = threading.Timer(0.5, topics.create, (kafka, wanted))
@@ -283,7 +283,7 @@ def test_a_topic_is_there_that_a_broker_hears_of_a_moment_later(broker: Any, new
 
 
 def test_a_schema_that_present_readers_could_not_read_is_refused(schemas: Any) -> None:
-    """The message names the subject, the column and both schemas; a schema they can read becomes the next version."""
+    """The message names the subject and the column; a schema that readers can read becomes the next version."""
     first = topics.register(schemas, "t", topics.Record.of({"id": "BIGINT NOT NULL", "name": "STRING"}), None)
     again = topics.register(schemas, "t", topics.Record.of({"id": "BIGINT NOT NULL", "name": "STRING"}), None)
     wider = topics.register(
@@ -296,7 +296,7 @@ def test_a_schema_that_present_readers_could_not_read_is_refused(schemas: Any) -
 
 
 def test_the_kinds_of_an_update_are_those_of_the_netted_changes(make_sink: MakeSink) -> None:
-    """What rows-out counts is what stands in the topic."""
+    """The rows-out counters equal the records in the topic."""
     sink = make_sink()
     task = sink.write(changes(("-D", order(1, "a")), ("+I", order(1, "b")), ("+I", order(2))))
     counted = {name[-4:-2]: count for name, count in task.written.items() if "rows_out" in name}

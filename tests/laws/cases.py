@@ -1,4 +1,4 @@
-"""Every law with every operator that it is shown for."""
+"""Every law with the operators for which it is tested."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALL: tuple[Subject, ...] = (
 _OF_CUTS = (one_batch_equals_many, another_split_after_a_stop_changes_nothing)
 
 _WHENEVER = [law for law in LAWS if law not in _OF_CUTS]
-"""The laws for what depends on how a changelog is cut into batches, and by that alone."""
+"""The laws for operators whose results depend on how a changelog is split into batches."""
 
 CASES: tuple[tuple[Law, Subject], ...] = (
     *itertools.product(LAWS, (*SUBJECTS, *KEYED, *FILTERS, *LOOKUPS)),
@@ -46,5 +46,5 @@ CASES: tuple[tuple[Law, Subject], ...] = (
 
 
 def name(value: Law | Subject) -> str:
-    """How a law or an operator is called in the name of a test."""
+    """Return the name of a law or an operator for a test id."""
     return str(getattr(value, "__name__", value))

@@ -1,4 +1,4 @@
-"""Semi joins, aggregates, normalize and expiry with the random changelogs that they take."""
+"""Semi joins, aggregates, normalize and expiry, with the random changelogs that they accept."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from tests.oracle.inputs import Batches, Input
 
 @dataclass(frozen=True)
 class NotIn(Subject):
-    """A null-aware anti join, told its facts."""
+    """A null-aware anti join or mark join, with its facts."""
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         return with_facts(Subject.columns(self, batch))
 
 
 @dataclass(frozen=True)
 class Grouped(Subject):
-    """An aggregate, whose keys are never NULL; in two phases with three tasks, of which one sends rows as they are."""
+    """An aggregate, whose keys are never NULL; with two phases there are three tasks, one of which sends raw rows."""
 
     aggregate: Aggregate
     two_phase: bool
 
     def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
-        """A random changelog; for a row that comes with the first batch, one that begins with a change."""
+        """Return a random changelog; for a global aggregate, whose row appears at once, it starts with a change."""
         result = Subject.batches(self, seed, batches=batches, changes=changes)
         begun = itertools.dropwhile(lambda batch: not batch, result)
         return list(begun) if self.aggregate.spec.is_global else result
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         given, spec = changelogs.split(batch, self._keyed), self.aggregate.spec
         if not self.two_phase:
             return given
@@ -85,7 +85,7 @@ _LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
 _KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "mark")
 _NULL_AWARE: tuple[SemiJoinKind, ...] = ("null-aware anti", "null-aware mark")
 _LONG = 1_000_000
-"""A TTL that no row lives to see."""
+"""A TTL that never expires."""
 
 SUBJECTS: tuple[Subject, ...] = (
     *(
@@ -121,4 +121,4 @@ SUBJECTS: tuple[Subject, ...] = (
 GLOBAL: tuple[Subject, ...] = tuple(
     _aggregate("global", AGGREGATES[::2], two_phase=two_phase, is_global=True) for two_phase in (False, True)
 )
-"""Aggregates whose one row stays when all others have gone."""
+"""Aggregates whose one row remains when all input rows are gone."""

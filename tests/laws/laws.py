@@ -1,4 +1,4 @@
-"""The laws that every operator obeys, as functions of an operator, a changelog and the world that keeps its state.
+"""The laws that every operator obeys, as functions of an operator, a changelog and a world that keeps its state.
 
 The world is a parameter so that the same laws run over in-memory blobs and over any other blob store.
 """
@@ -20,21 +20,21 @@ from tests.oracle.inputs import Batches, with_refreshes
 
 @dataclass(frozen=True)
 class Played:
-    """What an operator emitted for each batch, and how many blobs it left in the end."""
+    """The output for each batch, and the number of blobs left at the end."""
 
     outputs: list[Output]
     blobs: int
 
 
 class World(Protocol):
-    """Where state is kept."""
+    """A place that keeps state."""
 
     def play(self, subject: Subject, batches: Batches, *, stopping: bool = False) -> Played:
-        """Apply these batches to empty stores, the first one at time 0, the next at 1; with stops in between or not."""
+        """Apply the batches to empty stores at times 0, 1, …; with `stopping`, restart after each batch."""
 
 
 class MemoryWorld:
-    """State in dicts, which are copied for every stop."""
+    """State in dicts, which are copied at every stop."""
 
     def play(self, subject: Subject, batches: Batches, *, stopping: bool = False) -> Played:
         """Apply these batches to empty stores."""
@@ -48,7 +48,7 @@ class MemoryWorld:
 
 
 def views(outputs: list[Output]) -> list[Counter[Row]]:
-    """The materialised result after each batch; a row taken back that is not there is a failure."""
+    """Return the materialised result after each batch; fail if a retracted row is not in it."""
     view: Counter[Row] = Counter()
     result = []
     for output in outputs:
@@ -58,7 +58,7 @@ def views(outputs: list[Output]) -> list[Counter[Row]]:
 
 
 def insert_then_retract_leaves_nothing(subject: Subject, batches: Batches, world: World) -> None:
-    """When every row has been retracted, the result is empty and so is the state."""
+    """When every row has been retracted, the result and the state are empty."""
     played = world.play(subject, [*batches, subject.retracting(batches)])
     assert views(played.outputs)[-1] == Counter()
     assert played.blobs == 0, "blobs are left"
@@ -66,7 +66,7 @@ def insert_then_retract_leaves_nothing(subject: Subject, batches: Batches, world
 
 
 def one_batch_equals_many(subject: Subject, batches: Batches, world: World) -> None:
-    """However a changelog is split into batches, the result at the end is the same, and at every common border."""
+    """The result at the end, and at every common batch boundary, does not depend on how a changelog is split."""
     many = views(world.play(subject, batches).outputs)
     assert views(world.play(subject, subject.in_one_batch(batches)).outputs)[-1] == many[-1]
     single = views(world.play(subject, subject.in_single_changes(batches)).outputs)
@@ -77,7 +77,7 @@ def one_batch_equals_many(subject: Subject, batches: Batches, world: World) -> N
 
 
 def order_in_a_batch_does_not_matter(subject: Subject, batches: Batches, world: World) -> None:
-    """A batch whose rows come in another order emits exactly the same rows."""
+    """A batch with its rows in another order emits exactly the same rows."""
     generator = random.Random("another order")
     shuffled = [generator.sample(batch, len(batch)) for batch in batches]
     played, other = world.play(subject, batches), world.play(subject, shuffled)
@@ -85,7 +85,7 @@ def order_in_a_batch_does_not_matter(subject: Subject, batches: Batches, world: 
 
 
 def stop_and_resume_changes_nothing(subject: Subject, batches: Batches, world: World) -> None:
-    """An operator that is stopped after any batch goes on as if it had not been."""
+    """An operator that is stopped after any batch continues as if it had not been stopped."""
     played, stopped = world.play(subject, batches), world.play(subject, batches, stopping=True)
     for output, expected in zip(stopped.outputs, played.outputs, strict=True):
         assert exactly(output) == exactly(expected)
@@ -93,9 +93,10 @@ def stop_and_resume_changes_nothing(subject: Subject, batches: Batches, world: W
 
 
 def refreshes_change_nothing(subject: Subject, batches: Batches, world: World) -> None:
-    """Where no row expires, refreshes of rows that are there or not make no difference to what is emitted.
+    """If no row expires, refreshes of present and of missing rows do not change the output.
 
-    But of equal rows they may make another one the oldest, whose arrival number then comes with its retraction.
+    Exception: a refresh may make another of several equal rows the oldest, so that a retraction carries that row's
+    arrival number.
     """
     played, other = world.play(subject, batches), world.play(subject, with_refreshes(batches, "law"))
     for output, expected in zip(other.outputs, played.outputs, strict=True):
@@ -104,7 +105,7 @@ def refreshes_change_nothing(subject: Subject, batches: Batches, world: World) -
 
 
 def another_split_after_a_stop_changes_nothing(subject: Subject, batches: Batches, world: World) -> None:
-    """Stopped in the middle and gone on with in single changes, a changelog gives the same result in the end."""
+    """A changelog that is stopped half-way and continued in single changes gives the same result in the end."""
     half = len(batches) // 2
     split = [*batches[:half], *subject.in_single_changes(batches[half:])]
     whole, stopped = world.play(subject, batches), world.play(subject, split, stopping=True)
@@ -112,7 +113,7 @@ def another_split_after_a_stop_changes_nothing(subject: Subject, batches: Batche
 
 
 def what_goes_comes_out_before_what_comes(subject: Subject, batches: Batches, world: World) -> None:
-    """The contract on order (`columns.emission`): in whatever order changes come, all -D are before any +I."""
+    """The output contract (`columns.emission`): every -D precedes every +I, for any order of the input."""
     generator = random.Random("order of output")
     for given in (batches, [generator.sample(batch, len(batch)) for batch in batches]):
         for output in world.play(subject, given).outputs:
@@ -122,7 +123,7 @@ def what_goes_comes_out_before_what_comes(subject: Subject, batches: Batches, wo
 
 
 def exactly(output: Output) -> tuple[Counter[tuple[int, int, bytes]], Counter[int]]:
-    """The rows emitted with kind, seq and payload, and the seqs of the unmatched retractions, in no order."""
+    """Return the emitted rows with kind, seq and payload, and the seqs of unmatched retractions, in no order."""
     rows = output.rows
     return (
         Counter(zip(rows.kind.tolist(), rows.seq.tolist(), rows.payload.to_pylist(), strict=True)),

@@ -1,4 +1,4 @@
-"""Row patterns with the random changelogs that they take: rows only come, and a watermark has passed them already."""
+"""Row patterns with the random changelogs that they accept: insert-only rows that a watermark has already passed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class PatternSubject(Subject):
-    """A row pattern. Rows are (id, partition, value, time), and come in the order of their times over all batches."""
+    """A row pattern over rows (id, partition, value, time), which arrive in order of time over all batches."""
 
     def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
-        """Random rows, some of which share a time; what their order says, that of a batch need not."""
+        """Return random rows, some with equal times; the rows within a batch are shuffled."""
         generator = random.Random(seed)
         result: Batches = []
         seq = 0
@@ -44,7 +44,7 @@ class PatternSubject(Subject):
         return result
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         return changelogs.packed(batch, [_TABLE])
 
 
@@ -80,4 +80,4 @@ PATTERNS: tuple[Subject, ...] = (
         all_rows=False,
     ),
 )
-"""Rows are never taken back, so that the laws about that are not for them."""
+"""Row patterns take no retractions, so that the laws about retractions do not apply to them."""

@@ -1,4 +1,4 @@
-"""What the laws are shown for: operators with the random changelogs that they take. A new operator adds a line here."""
+"""The subjects of the laws: operators with the random changelogs that they accept. A new operator adds a line here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.oracle.sessions import spec as sessions
 
 @dataclass(frozen=True)
 class Subject:
-    """An operator and its inputs, which say what changelogs it takes."""
+    """An operator and its inputs, which define the changelogs that it accepts."""
 
     name: str
     operator: Operator
@@ -54,30 +54,30 @@ class Subject:
         return self.name
 
     def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
-        """A random changelog as an operator upstream or a source would send it."""
+        """Return a random changelog as an upstream operator or a source would send it."""
         return self._regroup([[batch] for batch in random_batches(self.inputs, seed, batches, changes)])
 
     def in_one_batch(self, batches: Batches) -> Batches:
-        """The same changelog as a single batch."""
+        """Return the same changelog as a single batch."""
         return self._regroup([batches])
 
     def in_single_changes(self, batches: Batches) -> Batches:
-        """The same changelog with each change in a batch of its own, in an order in which they may come."""
+        """Return the same changelog with one change per batch, in a valid order."""
         return [[change] for batch in batches for change in sorted(batch, key=self._order)]
 
     def retracting(self, batches: Batches) -> list[Change]:
-        """A batch that takes away every row that is there after these."""
+        """Return a batch that retracts every row that is left after these batches."""
         return retractions(self.inputs, batches)
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         return changelogs.packed(batch, [of.table for of in self.inputs])
 
     def _order(self, change: Change) -> tuple[int, int]:
         return (change.seq, 0) if self.inputs[change.side].by_seq else (-1, change.sign)
 
     def _regroup(self, groups: Sequence[Batches]) -> Batches:
-        """Each group of batches as one; what an input without an order has of it need not be net, as pieces are not."""
+        """Return each group of batches as one batch; changes of an unordered input need not be net."""
         states = [Materialised(of) for of in self.inputs]
         seq = max((change.seq for batches in groups for batch in batches for change in batch), default=0)
         result: Batches = []
@@ -123,7 +123,7 @@ JOINS: tuple[Subject, ...] = tuple(
 
 @dataclass(frozen=True)
 class RankSubject(Subject):
-    """A rank or a deduplication over an input that its strategy takes."""
+    """A rank or a deduplication over an input that its strategy accepts."""
 
     spec: RankSpec
 
@@ -134,11 +134,11 @@ class RankSubject(Subject):
         return of
 
     def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
-        """A random changelog as the strategy takes it, from a source: the order of changes is part of it."""
+        """Return a random changelog that the strategy accepts, from a source: it includes the order of changes."""
         return changelog(self.spec, self._of, seed, batches, changes)
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         return self._of.columns(batch)
 
 
@@ -204,10 +204,10 @@ DEDUPLICATIONS: tuple[Subject, ...] = tuple(
 
 @dataclass(frozen=True)
 class SessionSubject(Subject):
-    """Sessions."""
+    """Sessions over a partitioned input."""
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         (of,) = self.inputs
         assert isinstance(of, PartitionedInput)
         return of.columns(batch)
@@ -227,10 +227,10 @@ SESSIONS: tuple[Subject, ...] = (
 
 @dataclass(frozen=True)
 class OverSubject(Subject):
-    """OVER with an order."""
+    """OVER with an ORDER BY."""
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         (of,) = self.inputs
         assert isinstance(of, OverInput)
         return of.columns(batch)
@@ -260,10 +260,10 @@ OVERS: tuple[Subject, ...] = tuple(
 
 @dataclass(frozen=True)
 class AsofSubject(Subject):
-    """An as-of join. Of rows with one time the latest to arrive counts, so that its inputs have an order."""
+    """An as-of join; of rows with one time the latest to arrive counts, so that its inputs are ordered."""
 
     def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
-        """A random changelog without the right rows that the plan leaves out."""
+        """Return a random changelog without the right rows that the plan filters."""
         return complete(super().batches(seed, batches=batches, changes=changes))
 
 

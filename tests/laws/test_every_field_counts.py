@@ -1,7 +1,7 @@
-"""Two nodes are one in a graph only if they agree in every field: each field, changed, changes the digest.
+"""Two nodes share an operator in a graph only if all their fields are equal: a change of any field changes the digest.
 
-A field that is not to count says so by its role (`operators.field_roles`), beside its declaration. The nodes are those
-of the plans of all cases of `tests/plan`, with all values in them and in the calcs that feed them.
+A field that must not count says so by its role (`operators.field_roles`) in its declaration. The nodes come from the
+plans of all cases of `tests/plan`, with all values in them and in the calcs that feed them.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from tests.plan.cases import cases, planned
 pytestmark = pytest.mark.xdist_group("plan")
 
 APART = (SourceTable, PythonFunction, Record, Field)
-"""Of a table its declaration counts, of a function its identity, of records the types of their columns."""
+"""Classes not searched field by field: tables count by declaration, functions by identity, records by types."""
 
 ASIDE = {("Type", "name")}
-"""What a named type is called follows from what its column is called."""
+"""The name of a named type follows from the name of its column."""
 
 EACH = 4
-"""So many values of each field of a class are changed."""
+"""How many values of each field of a class are changed."""
 
 Changed = Callable[[Any], Any]
-"""A node with something in it changed, made of what it is changed to."""
+"""Return the node with one value in it replaced."""
 
 
 class Other:
@@ -59,7 +59,7 @@ class Other:
 
 
 def replaced(value: Any, name: str, new: Any) -> Any:
-    """A value with another field, whatever the class thinks of it."""
+    """Return a copy of a value with one field replaced, bypassing the checks of its class."""
     found = copy.copy(value)
     for memoized in [each for each in getattr(found, "__dict__", ()) if each.startswith("_remembered_")]:
         object.__delattr__(found, memoized)
@@ -68,7 +68,7 @@ def replaced(value: Any, name: str, new: Any) -> Any:
 
 
 def values(value: Any, change: Changed, names: tuple[str, ...]) -> Iterator[tuple[Any, Changed, tuple[str, ...]]]:
-    """All plain data in a value, with how the node is made of another one in its place, and columns that are known."""
+    """Yield each piece of plain data in a value, a function that replaces it in the node, and the known columns."""
     if isinstance(value, tuple):
         for number, each in enumerate(value):
             yield from values(each, lambda new, n=number: change((*value[:n], new, *value[n + 1 :])), names)
@@ -81,7 +81,7 @@ def values(value: Any, change: Changed, names: tuple[str, ...]) -> Iterator[tupl
 
 
 def of_node(node: PhysicalNode) -> Iterator[tuple[Any, Changed, tuple[str, ...]]]:
-    """The plain data of a node, and of the calcs that feed it."""
+    """Yield the plain data of a node and of the calcs that feed it, in the same form."""
     names = tuple(name for each in inputs(node) for name in each.calc.output.names)
     yield node, lambda new: new, names
     for each in fields(node):
@@ -97,7 +97,7 @@ def of_node(node: PhysicalNode) -> Iterator[tuple[Any, Changed, tuple[str, ...]]
 
 
 def changed(value: Any, role: str, names: tuple[str, ...]) -> Any:
-    """Another value of a field."""
+    """Return a different value for a field."""
     if role == "column" and not isinstance(value, tuple):
         return next((name for name in names if name != value), "no column")
     if isinstance(value, tuple):
@@ -108,7 +108,7 @@ def changed(value: Any, role: str, names: tuple[str, ...]) -> Any:
 
 
 def test_each_field_that_changes_makes_another_node() -> None:
-    """Of each class of plain data in plans, each field that has no other role counts."""
+    """For each class of plain data in plans, a change of any field without another role changes the digest."""
     seen: Counter[tuple[str, str]] = Counter()
     for sink in (planned(case)[1] for case in cases() if not case.is_refused):
         for node in walk(sink):
@@ -144,13 +144,13 @@ def test_a_field_that_is_new_counts() -> None:
 
 
 def wider(node: Any, more: int) -> Any:
-    """A node of a class that has one more field."""
+    """Return the node as an instance of a class with one more field."""
     of = make_dataclass("Wider", [("more", int, field(default=0))], bases=(type(node),), frozen=True)
     return of(**{each.name: getattr(node, each.name) for each in fields(node)}, more=more)
 
 
 def _digest(node: Any) -> str:
-    """The digest of a node; of one that cannot be, why."""
+    """Return the digest of a node, or the error if it has none."""
     try:
         return computes(node)
     except (KeyError, AttributeError, TypeError) as error:

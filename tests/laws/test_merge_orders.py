@@ -1,8 +1,8 @@
-"""Whatever is merged, cancelled or expired first, an operator emits the same, and leaves nothing in the end.
+"""Merges, retractions and expiry in any order: the output is the same, and in the end no state is left.
 
-One after the other, in every order: two rows of one key come, then one of them goes, the time of all that has been
-written so far runs out, and all runs are merged into one. What comes out must be what comes out where nothing is ever
-merged.
+In every order, these events happen one after the other: two rows of one key are inserted, one of them is retracted,
+everything written so far expires, and all runs are merged into one. The output must equal that of an operator that
+never merges.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ OTHERS = (*PATTERNS, *FILTERS, *LOOKUPS, *LOOKUPS_AT_ONCE, *WATERMARKS)
 
 
 def with_ttl(operator: Operator) -> Operator:
-    """The operator with a TTL on every input that may have one."""
+    """Return the operator with a TTL on every input that may have one."""
     match operator:
         case Join(spec):
             left, right = (replace(side, ttl_ms=TTL) for side in (spec.left, spec.right))
@@ -102,7 +102,7 @@ def with_ttl(operator: Operator) -> Operator:
 
 @dataclass(frozen=True)
 class Reached:
-    """Where an operator stands after some events: its state, the time, and what it emit for each but the merges."""
+    """The situation of an operator after some events: its state, the time, and its output per event except merges."""
 
     stores: dict[str, MemoryStore]
     now: int
@@ -110,7 +110,7 @@ class Reached:
 
 
 class History:
-    """What happens to an operator in any order of events. Orders that begin alike are one up to where they part."""
+    """The events of an operator in any order; orders with a common beginning share its results."""
 
     def __init__(self, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
         self._subject, self._operator, self._patch = subject, with_ttl(subject.operator), monkeypatch
@@ -119,11 +119,11 @@ class History:
         }
 
     def outputs(self, order: tuple[str, ...]) -> tuple[Any, ...]:
-        """What each of these events emits, on every side at once; in the end nothing is left."""
+        """Return the output of each event, applied to every side at once; check that in the end no state is left."""
         reached = self._after(order)
         self._process([], stores := _copies(reached), reached.now + 2 * TTL)
         left = {name for name, store in stores.items() if list(store)}
-        # Of a row that has expired nobody could say whether it is in there, or what was valid.
+        # These right sides never expire: the result depends on whether a row exists or was valid at a time.
         whole = {"right", "facts"} if re.match(".*(null-aware|as-of)", self._subject.name) else set()
         assert left <= whole, "blobs are left of expired rows"
         return reached.outputs
@@ -164,7 +164,7 @@ def _copies(reached: Reached) -> dict[str, MemoryStore]:
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=str)
 def test_merges_change_nothing_whenever_they_happen(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In each order of events the output is that of an operator that merges nothing."""
+    """In each order of events the output equals that of an operator that merges nothing."""
     monkeypatch.setattr(compaction, "SMALL_RUN", 1 << 20)
     history = History(subject, monkeypatch)
     for order in some(ORDERS):
@@ -173,6 +173,6 @@ def test_merges_change_nothing_whenever_they_happen(subject: Subject, monkeypatc
 
 
 def test_every_operator_is_among_these() -> None:
-    """Of every one with a TTL there is a subject: row patterns have none, and neither has what goes by times."""
+    """Every operator with a TTL has a subject here; row patterns and operators on event time have no TTL."""
     assert len(SUBJECTS) == len(NAMES)
     assert {type(one.operator) for one in SUBJECTS} == {type(one.operator) for one in ALL if one not in OTHERS}

@@ -1,8 +1,8 @@
-"""A batch may be taken in pieces of any size: the result is that of the whole batch.
+"""A batch may be processed in pieces of any size: the result equals that of the whole batch.
 
-Random jobs run with every size at which the code goes another way at 1, 2 and 3 rows or bytes: in one process, and
-stage by stage as Spark runs them, where tasks read a few changes each and blocks reach a shard in any order. The oracle
-is DuckDB over the folded input.
+Random jobs run with every size threshold of the code set to 1, 2 and 3 rows or bytes. They run in one process, and
+stage by stage as on Spark, where tasks read a few changes each and blocks reach a shard in any order. The oracle is
+DuckDB over the folded input.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ SIZES = (1, 2, 3)
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_rows_that_are_taken_apart_are_those_of_the_whole_batch(seed: int) -> None:
-    """Queries over HOP windows and the elements of arrays, most often of tables that are said to be exact."""
+    """Queries over HOP windows and array elements, mostly of exact tables, give the whole batch's result."""
     _look(random_unnested(seed), seed)
 
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_random_jobs_give_the_same_in_pieces(seed: int) -> None:
-    """Queries of the fuzzer, also with rows that expire."""
+    """Random queries of the fuzzer give the same result in pieces, also with rows that expire."""
     _look(random_case(seed), seed)
 
 
@@ -65,7 +65,7 @@ EMPTIED = {
 def test_rows_of_an_exact_table_that_come_and_go_in_a_batch_leave_nothing(
     tmp_path: Path, name: str, size: int | None
 ) -> None:
-    """Each row is inserted, updated and deleted within a batch, and no promise counts as broken."""
+    """Rows inserted, updated and deleted within one batch leave nothing, and no promise is reported as broken."""
     sql, sink, expected = EMPTIED[name]
     before = _row(0, [1, 2])
     changes = [{"table": "t", "op": "+I", "row": before}, *inserts("f", [{"k": 1}])]
@@ -122,14 +122,14 @@ def _look(case: Case, seed: int) -> None:
         pytest.skip(outcome.reason)
     for size in SIZES:
         for engine in (_in_memory(exact=exact), _staged(seed, size, exact=exact)):
-            # Of rows that expire the oracle takes back all at once.
+            # The oracle retracts all rows that expire at the same time in one batch.
             with sized(size, releases=case.on_expire is None):
                 again = run(case, engine)
             assert again.verdict == "agreed", f"size {size}: {again}"
 
 
 def _in_memory(*, exact: bool) -> Engine:
-    """One process; if the changes keep to what their tables promise, nothing else may be said of them."""
+    """Return an engine of one process; with `exact`, a report of a broken promise is a failure."""
 
     def engine(_: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], case: Case) -> Iterator[Changes]:
         running = MemoryEngine(sink, broken=_fail if exact else None)
@@ -140,7 +140,7 @@ def _in_memory(*, exact: bool) -> Engine:
 
 
 def _staged(seed: int, rows: int, *, exact: bool) -> Engine:
-    """Stage by stage."""
+    """Return an engine that runs stage by stage."""
 
     def engine(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], case: Case) -> Iterator[Changes]:
         running = Staged(job, sink, random.Random(seed), rows=rows)
@@ -165,7 +165,7 @@ def _staged_trial(rows: int) -> TrialEngine:
 
 
 def _ended(_: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
-    """One process, some batches without rows, and the end of the input."""
+    """Run in one process, then some batches without rows, then the end of the input."""
     running = MemoryEngine(sink)
     yield from (running.batch(batch, 0)[sink.name] for batch in [*batches, {}, {}])
     yield running.batch({}, 0, ended=True)[sink.name]

@@ -1,7 +1,7 @@
-"""Operators of a logical plan are alike only if they agree in every field but those whose roles say otherwise.
+"""Logical operators have the same canonical form only if they agree in every field whose role does not exclude it.
 
-Each field of each operator that is looked into, and of its inputs, calls and keys, is changed to values that it has in
-other plans: then the operator is like another one.
+Each field of each operator, and of its inputs, calls and keys, is set to values that it has in other plans. This must
+change the canonical form.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ pytestmark = pytest.mark.xdist_group("plan")
 OPERATORS = (LogicalJoin, LogicalAggregate, LogicalRank, LogicalNormalize)
 
 NODES = (LogicalNode, LogicalInput)
-"""What is looked into field by field."""
+"""Nodes whose fields are searched themselves."""
 
 FEW = 3
-"""So many values of a field are tried, each in so many operators."""
+"""How many values of a field are tried, in so many operators each."""
 
 Part = tuple[Any, Callable[[Any], LogicalNode]]
-"""Plain data in an operator, and the operator with other data in its place."""
+"""A piece of plain data in an operator, and a function that returns the operator with other data in its place."""
 
 
 def queries() -> Iterator[Query]:
-    """The queries of all cases as they are when operators are united."""
+    """Yield the queries of all cases, as they are before equivalent operators are merged."""
     for case in cases():
         if case.is_refused:
             continue
@@ -52,7 +52,7 @@ def queries() -> Iterator[Query]:
 
 
 def parts(value: Any, change: Callable[[Any], Any]) -> Iterator[Part]:
-    """The plain data in a value."""
+    """Yield the pieces of plain data in a value."""
     if isinstance(value, tuple):
         for number, each in enumerate(value):
             yield from parts(each, lambda new, n=number: change((*value[:n], new, *value[n + 1 :])))
@@ -65,12 +65,12 @@ def parts(value: Any, change: Callable[[Any], Any]) -> Iterator[Part]:
 
 
 def counts(field: Field[Any]) -> bool:
-    """Whether a field's declaration lets it count."""
+    """Return whether a field's declaration makes it count."""
     return field.metadata.get(ROLE) not in ("aside", "merged")
 
 
 def others(field: Field[Any], below: Any, found: list[Any]) -> list[Any]:
-    """What a field is changed to; of the name of a result only whether there is one counts."""
+    """Return the values to which a field is changed; for a result's name, only its presence counts."""
     if isinstance(below, bool):
         return [not below]
     if field.metadata.get(ROLE) == "results" and not isinstance(below, Mapping):
@@ -79,7 +79,7 @@ def others(field: Field[Any], below: Any, found: list[Any]) -> list[Any]:
 
 
 def text(operator: LogicalNode) -> str:
-    """What an operator is like; why it is like nothing if it cannot be."""
+    """Return the canonical form of an operator, or the error if it has none."""
     try:
         return canonical_form(operator).text
     except (KeyError, AssertionError) as error:
@@ -87,7 +87,7 @@ def text(operator: LogicalNode) -> str:
 
 
 def test_each_field_that_changes_makes_another_operator() -> None:
-    """Of operators, their inputs, orders, keys, closings and rankings, each field counts."""
+    """A change of any field of operators, inputs, orders, keys, closings and rankings changes the canonical form."""
     found: dict[tuple[str, str], list[Any]] = defaultdict(list)
     operators = [node for query in queries() for node in walk(query.root) if isinstance(node, OPERATORS)]
     for operator in operators:

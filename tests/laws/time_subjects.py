@@ -1,8 +1,8 @@
-"""Operators of time with the random changelogs that they take.
+"""Operators on event time with the random changelogs that they accept.
 
-The time of a batch is its number. Where laws cut a changelog otherwise, that is another one, and so what they are shown
-has times that have passed before the first batch, or never do. Where time passes in between, only laws that cut nothing
-have a meaning.
+The time of a batch is its number. A law that splits a changelog differently therefore changes the times. For those
+laws, all times have passed before the first batch or never pass. If times pass between batches, only laws that do not
+change the split apply.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _NEVER = 1_000_000
 
 @dataclass(frozen=True)
 class _Times:
-    """The time of rows, by one of their columns; `missing` where that is NULL."""
+    """The time of a row, from one of its columns; `missing` if the column is NULL."""
 
     column: int
     of: tuple[int, int, int, int]
     missing: int
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """The time of each row."""
+        """Return the time of each row."""
         return np.array([self.at(unpack(payload)) for payload in payloads.to_pylist()], np.int64)
 
     def at(self, row: Row) -> int:
-        """The time of a row."""
+        """Return the time of a row."""
         value = row[self.column]
         return self.missing if value is None else self.of[value]
 
 
 @dataclass(frozen=True)
 class RightFirst(Subject):
-    """A lookup join whose right side has come as a whole before the first left row, so that it is no matter when."""
+    """A lookup join whose whole right side arrives before the first left row, so that the split does not matter."""
 
     def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
-        """A random changelog with the changes of the right side at its begin."""
+        """Return a random changelog that begins with all changes of the right side."""
         mixed = super().batches(seed, batches=batches, changes=changes)
         sides = [[[change for change in batch if change.side == side] for batch in mixed] for side in (1, 0)]
         last = max((change.seq for batch in mixed for change in batch), default=0)
@@ -64,17 +64,17 @@ class RightFirst(Subject):
 
 @dataclass(frozen=True)
 class NotLate(Subject):
-    """An operator under a watermark; what is late does not come to it."""
+    """An operator under a watermark; late rows do not reach it."""
 
     until: Callable[[Row], int]
 
     def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
-        """A random changelog without what is late, by the number of the batch."""
+        """Return a random changelog without late rows; the watermark is the number of the batch."""
         found = super().batches(seed, batches=batches, changes=changes)
         return [[change for change in batch if self.until(change.row) > now] for now, batch in enumerate(found)]
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         of = self.inputs[0]
         return of.columns(batch) if isinstance(of, PartitionedInput) else super().columns(batch)
 
@@ -113,7 +113,7 @@ _PADDED = tuple(itertools.product(_LOOKED_UP, (True, False)))
 LOOKUPS: tuple[Subject, ...] = tuple(_lookup(right, padded=padded, first=True) for right, padded in _PADDED)
 
 LOOKUPS_AT_ONCE: tuple[Subject, ...] = tuple(_lookup(right, padded=padded, first=False) for right, padded in _PADDED)
-"""What a left row meets is what is there in the batch with which it comes."""
+"""A left row matches the right rows that are present in its own batch."""
 
 
 def _session(gap: int) -> Subject:
@@ -139,4 +139,4 @@ WATERMARKS: tuple[Subject, ...] = (
     *(_session(gap) for gap in (2, 7)),
     *(_window_join(kind) for kind in _KINDS),
 )
-"""Operators whose time passes from batch to batch."""
+"""Operators whose time advances from batch to batch."""

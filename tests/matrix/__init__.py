@@ -1,1 +1,1 @@
-"""What connectors send, in each format, into each declared type: the right value, or a refusal that says what to do."""
+"""Values of connectors in each format and declared type: each is read correctly, or refused with a remedy."""

@@ -1,4 +1,4 @@
-"""Avro's own types, logical ones too, and Connect's."""
+"""Avro's own types, including logical ones, and Kafka Connect's types."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ AVRO = (
         plain={"STRUCT<a: INT>": {"a": 1}, "MAP<STRING, INT>": {"a": 1}},
     ),
 )
-"""Avro's."""
+"""Avro's types."""
 
 
 def _connect(name: str) -> str:
@@ -233,4 +233,4 @@ CONNECT = (
         plain=_MILLIS_IN_JSON,
     ),
 )
-"""Kafka Connect's, with its default precision of decimals and another."""
+"""Kafka Connect's types; decimals have its default precision and another one."""

@@ -1,4 +1,4 @@
-"""What becomes of a value that a writer sends, in each format and declared type."""
+"""The outcome of a value from a writer, for each format and declared type."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SENT = (*AVRO, *CONNECT, *DEBEZIUM)
 
 @dataclass(frozen=True)
 class Cell:
-    """A value in one format, and what is right of it by declared type."""
+    """A value in one format, and the right results by declared type."""
 
     sent: Sent
     form: Form
@@ -44,7 +44,7 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    """All values in all formats that they are sent in."""
+    """Yield all values in all formats in which they are sent."""
     for sent in SENT:
         if sent.avro is not NO_SCHEMA:
             yield Cell(sent, "Avro", sent.right)
@@ -54,7 +54,7 @@ def cells() -> Iterator[Cell]:
 
 
 def without_logical(schema: Any) -> Any:
-    """A schema whose values fastavro writes as they are."""
+    """Return a schema without logical types, whose values fastavro writes unchanged."""
     match schema:
         case dict():
             return {name: without_logical(each) for name, each in schema.items() if name != "logicalType"}
@@ -69,7 +69,7 @@ def _folder() -> str:
 
 
 def message(cell: Cell) -> tuple[bytes, FolderRegistry]:
-    """A record with the value in column `x`, as its writer's format has it, and a registry that knows its schema."""
+    """Return a record with the value in column `x` in its writer's format, and a registry with its schema."""
     sent, registry = cell.sent, FolderRegistry(Path(_folder()))
     if cell.form == "JSON":
         return json.dumps({"id": 1, "x": sent.json}).encode(), registry
@@ -86,13 +86,13 @@ def message(cell: Cell) -> tuple[bytes, FolderRegistry]:
         output, fastavro.parse_schema(row(without_logical(sent.avro))), {"id": 1, "x": sent.value}
     )
     schema = Record.parse(row(sent.avro))
-    # A subject of its own, so that there are no versions to compare with.
+    # Each schema has its own subject, so that there are no versions to compare with.
     number = registry.register(f"x-{identify(schema)[1]}", schema)
     return struct.pack(">bI", 0, number) + output.getvalue(), registry
 
 
 def nested(cell: Cell, inside: str) -> Cell:
-    """The same value inside an array, a map or a struct: `ARRAY<{}>`, `MAP<STRING, {}>` or `STRUCT<a: {}>`."""
+    """Return the value nested in an array, a map or a struct: `ARRAY<{}>`, `MAP<STRING, {}>` or `STRUCT<a: {}>`."""
     sent = cell.sent
     match inside.partition("<")[0]:
         case "ARRAY":
@@ -117,7 +117,7 @@ _OUTCOMES: dict[tuple[Form, str], dict[str, tuple[Any, str]]] = {}
 
 
 def outcomes(cell: Cell) -> dict[str, tuple[Any, str]]:
-    """By declared type the value, as `rowkind` shows it, or why there is none; one of the two is None or empty."""
+    """Return, by declared type, the value as `rowkind` prints it and the reason for a refusal; one of them is empty."""
     known = cell.form, cell.sent.name
     if known not in _OUTCOMES:
         value, registry = message(cell)
@@ -126,7 +126,7 @@ def outcomes(cell: Cell) -> dict[str, tuple[Any, str]]:
 
 
 def read(value: bytes, registry: FolderRegistry, declared: str, form: Form, **more: Any) -> tuple[Any, str]:
-    """A value in a table whose column `x` is declared so."""
+    """Read a value in a table whose column `x` has the declared type."""
     record = Record.of({"id": "BIGINT NOT NULL", "x": declared})
     header = RowKindHeader(missing="insert")
     format_: Literal["avro", "json"] = "avro" if form == "Avro" else "json"

@@ -1,4 +1,4 @@
-"""Debezium's types, which are Connect's with names of their own."""
+"""Debezium's types, which are Kafka Connect types with their own names."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _DAY_US = 86_400_000_000
 
 
 def _sent(kind: str, name: str, value: Any, right: Right, *, json: Any = None, plain: Right | None = None) -> Sent:
-    """A named type of Debezium's, with the same value in JSON unless another is given."""
+    """Return a named type of Debezium, with the same value in JSON unless another is given."""
     avro = {"type": _AVRO[kind], "connect.version": 1, "connect.name": name}
     return Sent(name, avro, value, named(kind, name), value if json is None else json, right, plain)
 
 
 def _value(what: str, sent: Sent) -> Sent:
-    """Another value of the same type: what it is."""
+    """Return another value of the same type, with its description."""
     return replace(sent, name=f"{sent.name} ({what})")
 
 
 def _said(name: str, value: str, right: Right | None = None, space: str = _DATA) -> Sent:
-    """A named text, which is also what it spells where the column is declared so."""
+    """Return a named text type; `right` has its values in columns of other types."""
     plain = {"STRING": value, "UUID": value}
     return _sent(
         "string",
@@ -44,12 +44,12 @@ def _number(value: int, kind: str = "long") -> Right:
 
 
 def _plain(value: int, more: Right | None = None) -> Right:
-    """A number in JSON without a schema, as far as the types have room for it."""
+    """Return the results for a number in JSON without a schema, by the types that can store it."""
     return {**numbers(value, kind="int" if abs(value) < 1 << 31 else "long"), **(more or {})}
 
 
 def _struct(name: str, *fields: tuple[str, str, Any]) -> tuple[Any, Any]:
-    """The schemas of a struct, as Avro and as Connect has it, of (field, Connect's type, …)."""
+    """Return the schemas of a struct in Avro and Connect, from (field, Connect's type, …)."""
     avro = {
         "type": "record",
         "name": name,
@@ -195,4 +195,4 @@ DEBEZIUM = (
     _said("EnumSet", "large,small"),
     _said("Ltree", "a.b"),
 )
-"""Debezium's."""
+"""Debezium's types."""

@@ -17,14 +17,14 @@ _NUMBERS = {"INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10,2)", "DECIMAL(38,9)"
 
 
 def replaced(page: str) -> str:
-    """The page with the table as it ought to be."""
+    """Return the page with the current table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{table()}\n{END}{after}"
 
 
 def table() -> str:
-    """The table in Markdown."""
+    """Return the table in Markdown."""
     read: dict[str, dict[Form, list[str]]] = {sent.name: {} for sent in SENT}
     for cell in cells():
         found = outcomes(cell)
@@ -42,7 +42,7 @@ def _lines(read: dict[str, dict[Form, list[str]]]) -> Iterator[str]:
 
 
 def _types(declared: list[str] | None) -> str:
-    """The declared types that read a value; a format may not have it."""
+    """Return the declared types that read a value; a format may not have the value."""
     if declared is None:
         return "not sent"
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""What a writer may send, as Avro, as JSON with Connect's schema and as JSON without, and what is right of it."""
+"""The values that a writer may send, in Avro, JSON with Connect's schema and plain JSON, and the right results."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ DECLARED = (
     "TIMESTAMP_NTZ(9)", "ARRAY<INT>", "MAP<STRING, INT>", "STRUCT<a: INT>", "STRUCT<scale: INT, value: BINARY>",
     "STRUCT<wkb: BINARY, srid: INT>", "STRUCT<x: DOUBLE, y: DOUBLE>",
 )  # fmt: skip
-"""The types that a column is declared with."""
+"""The declared types of the column."""
 
 NO_SCHEMA: Any = object()
-"""In place of a schema: the writer has no such type in this format."""
+"""Stands for a schema if the writer has no such type in this format."""
 
 Right = Mapping[str, Any]
-"""The value, as `rowkind` shows it, by the declared type. Any other type is refused, or the record a dead letter."""
+"""The value as `rowkind` prints it, by declared type. Any other type is refused, or the record is a dead letter."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A type of a writer's with one value of it.
+    """A type of a writer, with one value.
 
-    - `avro`: its Avro schema; `value` as fastavro takes it, without the logical types of `avro`.
-    - `connect`: its schema of Connect's as JSON; `json` the value as the JsonConverter writes it.
-    - `right`: what is right where the schema is known; `plain`: where it is not, in JSON without a schema.
-    - `note`: what else is to be said of it.
+    - `avro`: its Avro schema; `value` in fastavro's form, without the logical types of `avro`.
+    - `connect`: its Connect schema as JSON; `json` is the value as the JsonConverter writes it.
+    - `right`: the right results if the schema is known; `plain`: those in JSON without a schema.
+    - `note`: a remark.
     """
 
     name: str
@@ -45,23 +45,23 @@ class Sent:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """One of these stands in a refusal for the writer's type."""
+        """Names of the writer's type, one of which must be in a refusal."""
         logical = self.avro.get("logicalType", "") if isinstance(self.avro, dict) else str(self.avro)
         return tuple(word for word in (self.name.partition(" (")[0], logical) if word)
 
 
 def text(value: Any) -> str:
-    """Bytes as Connect's JSON has them."""
+    """Return bytes in the form of Connect's JSON."""
     return base64.b64encode(value).decode()
 
 
 def named(type_: str, name: str, **more: Any) -> dict[str, Any]:
-    """A schema of Connect's with a name."""
+    """Return a named schema of Connect."""
     return {"type": type_, "optional": True, "name": name, "version": 1, **more}
 
 
 def numbers(value: int, *, kind: str = "long", unit: bool = False) -> Right:
-    """A whole number as the numeric types have it; one with a `unit` is no number to calculate with."""
+    """Return the results for a whole number by numeric type; a number with a `unit` is only read as an integer."""
     found: dict[str, Any] = {"BIGINT": value} | ({"INT": value} if kind == "int" else {})
     if not unit:
         found |= {"FLOAT": float(np.float32(value)), "DOUBLE": float(value), "DECIMAL(38,9)": f"{value}.000000000"}
@@ -70,7 +70,7 @@ def numbers(value: int, *, kind: str = "long", unit: bool = False) -> Right:
 
 
 def moments(until: str, digits: int) -> Right:
-    """A timestamp with so many digits of a second as the types have it that have as many, or that usually have less."""
+    """Return the results for a timestamp with this number of fractional digits, by the types that can read it."""
     found: dict[str, Any] = {}
     for declared, most in (("TIMESTAMP(3)", 3), ("TIMESTAMP", 6), ("TIMESTAMP(9)", 9)):
         if digits <= most or most == 6:
@@ -81,10 +81,10 @@ def moments(until: str, digits: int) -> Right:
 
 
 def spelled(until: str) -> Right:
-    """A timestamp in text: digits that a type does not have are cut off."""
+    """Return the results for a timestamp as text, of which digits beyond the type's precision are cut off."""
     return {**moments(f"{until[:23]}", 3), **moments(until, 6)}
 
 
 def times(text_: str, digits: int) -> Right:
-    """A time of day, the same."""
+    """Return the results for a time of day with this number of fractional digits."""
     return ({"TIME(3)": text_} if digits <= 3 else {}) | {"TIME": text_}

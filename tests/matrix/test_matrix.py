@@ -1,4 +1,4 @@
-"""Each type of Avro, Kafka Connect and Debezium, in each format, into each declared type."""
+"""Each type of Avro, Kafka Connect and Debezium, in each format, read as each declared type."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rowkind.avro.type import Type
 from tests.matrix.cells import Cell, cells, message, nested, outcomes, read
 from tests.matrix.page import PAGE, replaced
 
-# What one test has found out, another one does not find out again.
+# One group, so that the tests share cached outcomes.
 pytestmark = pytest.mark.xdist_group("matrix")
 CELLS = [pytest.param(cell, id=f"{cell.form}: {cell.sent.name}") for cell in cells()]
 
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_value_is_right_or_refused_with_what_to_declare(cell: Cell) -> None:
-    """A refusal names the column, both types and a remedy, and nothing becomes NULL or another time in silence."""
+    """A refusal names the column, both types and a remedy, and no value becomes NULL or another time without one."""
     for declared, (value, reason) in outcomes(cell).items():
         if declared in cell.right:
             assert (value, reason) == (cell.right[declared], ""), declared
@@ -33,7 +33,7 @@ def test_a_value_is_right_or_refused_with_what_to_declare(cell: Cell) -> None:
 @pytest.mark.parametrize("inside", ["ARRAY<{}>", "MAP<STRING, {}>", "STRUCT<a: {}>"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_value_inside_of_another_is_read_the_same(cell: Cell, inside: str) -> None:
-    """An element of an array, a value of a map and a field of a struct are what they are as a column."""
+    """An element of an array, a map value and a struct field are read as a column of the type is."""
     found = nested(cell, inside)
     value, registry = message(found)
     for declared, right in list(cell.right.items())[:2]:
@@ -43,6 +43,6 @@ def test_a_value_inside_of_another_is_read_the_same(cell: Cell, inside: str) -> 
 
 @pytest.mark.sampled(0)
 def test_the_table_of_the_page_is_up_to_date() -> None:
-    """It is what `python -m tests.matrix` writes."""
+    """The table equals the output of `python -m tests.matrix`."""
     page = PAGE.read_text(encoding="utf-8")
     assert replaced(page) == page

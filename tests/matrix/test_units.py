@@ -1,4 +1,4 @@
-"""Numbers that do not say their unit, where the table says it."""
+"""Numbers without a unit, for which the table declares one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMESTAMPS = ("TIMESTAMP(3)", "TIMESTAMP", "TIMESTAMP_NTZ(3)", "TIMESTAMP_NTZ", 
 
 
 def message(form: Form, value: int, folder: Path) -> tuple[bytes, FolderRegistry]:
-    """A record whose `x` is a bare number."""
+    """Return a record whose `x` is a bare number."""
     registry = FolderRegistry(folder)
     payload = {"id": 1, "x": value}
     if form != "Avro":
@@ -36,7 +36,7 @@ def message(form: Form, value: int, folder: Path) -> tuple[bytes, FolderRegistry
 
 
 def said() -> Iterator[tuple[str, str, int, Any]]:
-    """Unit, declared type, number, and the value that it is."""
+    """Yield unit, declared type, number and the resulting value."""
     yield "days", "DATE", DAY, "2026-01-05"
     yield "days", "DATE", 6_585_322, "+20000-01-01"
     for unit, per_second in UNITS.items():
@@ -56,7 +56,7 @@ def said() -> Iterator[tuple[str, str, int, Any]]:
 def test_a_number_is_in_the_unit_that_the_table_says(
     form: Form, unit: Any, declared: str, value: int, *, right: str, tmp_path: Path
 ) -> None:
-    """It is the same date or time in Avro, in JSON, and in JSON with Connect's schema."""
+    """A number is the same date or time in Avro, in JSON, and in JSON with Connect's schema."""
     found, reason = read(*message(form, value, tmp_path), declared, form, units=(("x", unit),))
     assert (found, reason) == (right, "")
 
@@ -75,7 +75,7 @@ def test_a_number_is_in_the_unit_that_the_table_says(
 def test_a_number_beyond_the_type_is_a_dead_letter(
     form: Form, unit: Any, declared: str, value: int, tmp_path: Path
 ) -> None:
-    """It names the column and both types, and nothing wraps around."""
+    """The dead letter names the column and both types, and the number does not wrap around."""
     found, reason = read(*message(form, value, tmp_path), declared, form, units=(("x", unit),))
     assert found is None
     assert "x" in reason

@@ -1,4 +1,4 @@
-"""Aggregates for tests: rows (id, key, value) of small integers, the calls over them, and what SQL calls those."""
+"""Aggregate calls for tests over rows (id, key, value) of small integers, each with its equivalent in SQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXTS = {0: "", 1: "alphabet", 2: "alphabets", 3: "beta"}
 
 @dataclass(frozen=True)
 class Aggregated:
-    """A call, and the same in DuckDB over the columns k, v, id of a table."""
+    """An aggregate call, and the same call in DuckDB over a table's columns k, v and id."""
 
     call: AccumulatorCall
     sql: str
@@ -33,7 +33,7 @@ PAIR = pa.struct([pa.field("y", DOUBLE), pa.field("x", DOUBLE)])
 
 
 def weighed(values: pa.Array, group: Indices, times: Int64s, count: int) -> pa.Array:
-    """A gathered result that tells multisets of small numbers apart: how many there are, and of how much in squares."""
+    """Return a number that distinguishes multisets of small numbers: the count plus 1000 times the sum of squares."""
     numbers, sums = values.to_numpy(zero_copy_only=False), np.zeros(count, np.int64)
     np.add.at(sums, group, times * (1000 * numbers * numbers + 1))
     return pa.array(sums)
@@ -87,11 +87,11 @@ ARRIVALS = tuple(
     for function in ("first", "last")
     for filter_ in (None, "odd")
 )
-"""By arrival, of which DuckDB knows nothing."""
+"""Calls that depend on the order of arrival, which DuckDB does not know."""
 
 
 def arguments(payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-    """The arguments of the calls."""
+    """Return the arguments of the calls, by name."""
     rows = [unpack(payload) for payload in payloads.to_pylist()]
     values = [row[2] for row in rows]
     pairs = [None if v is None or row[0] is None else (row[0], v) for row, v in zip(rows, values, strict=True)]
@@ -109,22 +109,22 @@ def arguments(payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
 
 
 def group_of(payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """The key column."""
+    """Return the key column."""
     return binary(pack((unpack(payload)[1],)) for payload in payloads.to_pylist())
 
 
 def no_group(payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """Nothing."""
+    """Return empty group keys."""
     return binary([b""] * len(payloads))
 
 
 def result(columns: Sequence[pa.Array]) -> pa.BinaryArray:
-    """The results packed; those that are not integers as integers that tell them apart."""
+    """Return the results as packed integers; results of other types are mapped to integers that distinguish them."""
     return binary(pack(tuple(map(whole, row))) for row in zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def whole(value: Any) -> int | None:
-    """A number for each different result: millionths, or the text's bytes as a number."""
+    """Return a distinct integer for each result: numbers in millionths, texts and bytes read as a number."""
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -137,12 +137,12 @@ def whole(value: Any) -> int | None:
 def spec_of(
     aggregates: Sequence[Aggregated], *, retracts: bool = True, is_global: bool = False, ttl_ms: int | None = None
 ) -> AggregateSpec:
-    """The spec of these aggregates by the key column, or over everything."""
+    """Return the spec that computes these aggregates per key, or over all rows."""
     group = no_group if is_global else group_of
     calls = tuple(one.call for one in aggregates)
     return AggregateSpec(calls, arguments, group, result, retracts, is_global, ttl_ms)
 
 
 def row_of(key: int | None, results: Sequence[Any], *, is_global: bool = False) -> Row:
-    """The row that an aggregate emits for these results."""
+    """Return the row that the aggregate emits for these results."""
     return (*(() if is_global else (key,)), *map(whole, results))

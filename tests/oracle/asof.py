@@ -1,4 +1,4 @@
-"""What as-of joins are tested with: inputs whose rows have times close to each other, and the definition.
+"""Test support for as-of joins: inputs whose rows have times close to each other, and the definition of the join.
 
 Rows are (id, key, time).
 """
@@ -30,17 +30,17 @@ PAD: Row = (None, None, None)
 
 @dataclass(frozen=True)
 class Places:
-    """Where rows stand on the line of their key for a comparison of left times with right ones."""
+    """The positions of rows along their key, for one comparison of left times with right times."""
 
     comparison: Comparison
     left: bool
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """The place of each row."""
+        """Return the position of each row."""
         return np.array([self.of(unpack(payload)) for payload in payloads.to_pylist()], np.int64)
 
     def of(self, row: Row) -> int:
-        """The place of a row."""
+        """Return the position of a row."""
         if row[2] is None:
             return NOWHERE
         sign = -1 if self.comparison.startswith(">") else 1
@@ -56,14 +56,14 @@ def spec(
     versions: Deletes | None = None,
     refreshes: bool = False,
 ) -> AsofJoinSpec:
-    """An as-of join of these rows; with `versions`, the right ones are those of a table with such deletes."""
+    """Return an as-of join of these rows; with `versions`, the right side is a table of versions with such deletes."""
     sides = (AsofSide(Places(comparison, number == 0), of.by_seq) for number, of in enumerate((left, right)))
     pad = pack(PAD) if padded else None
     return AsofJoinSpec(*sides, pad, versions, refreshes=refreshes)
 
 
 def nearest(comparison: Comparison, row: Row, others: Iterable[Stored]) -> Stored | None:
-    """The definition: of the rows of its key that compare so the nearest, of equals the latest to arrive."""
+    """Return the nearest row of the key that satisfies the comparison; on a tie, the latest to arrive (definition)."""
     time = row[2]
     if time is None or row[1] is None:
         return None
@@ -73,7 +73,7 @@ def nearest(comparison: Comparison, row: Row, others: Iterable[Stored]) -> Store
 
 
 def joined(comparison: Comparison, left: Iterable[Row], right: Sequence[Stored], *, padded: bool) -> Counter[Row]:
-    """The definition: each left row with the right row that is nearest."""
+    """Return each left row joined with the nearest right row (definition)."""
     result: Counter[Row] = Counter()
     for row in left:
         other = nearest(comparison, row, right)
@@ -85,30 +85,30 @@ def joined(comparison: Comparison, left: Iterable[Row], right: Sequence[Stored],
 
 
 def complete(batches: Batches, *, timed: bool = True) -> Batches:
-    """The same without right rows whose key is NULL, or if they are `timed` the time: the plan leaves them out."""
+    """Drop the right rows whose key or, if they are `timed`, whose time is NULL; the plan filters them as well."""
     needed = slice(1, 3 if timed else 2)
     return [[change for change in batch if change.side == 0 or None not in change.row[needed]] for batch in batches]
 
 
 END = -1
-"""The id of what ends a key."""
+"""The id of a row that marks the end of a key."""
 
 
 class Versions:
-    """The definition of the versions of a table: by key and time, the row or its end."""
+    """The versions of a table by definition: for each key and time, the row or an end marker."""
 
     def __init__(self, deletes: Deletes) -> None:
         self._deletes = deletes
         self._of: dict[int | None, dict[int, Stored]] = {}
 
     def apply(self, batch: Iterable[Change]) -> None:
-        """Take in changes as the table sent them."""
+        """Apply changes in the form in which the table sent them."""
         for change in sorted(batch, key=lambda each: each.seq):
             key, time = change.row[1], change.row[2]
             versions = self._of.setdefault(key, {})
             if change.kind == RowKind.DELETE:
                 if self._deletes != "with rows" or time is None:
-                    # It ends the newest version where that begins, or later if it says so.
+                    # The delete ends the key where its newest version begins, or at its own time if that is later.
                     says = [time] if time is not None and self._deletes == "by key, timed" else []
                     time = max([*versions, *says]) if versions else None
                 if time is not None:
@@ -118,5 +118,5 @@ class Versions:
 
     @property
     def stored(self) -> list[Stored]:
-        """All versions."""
+        """Return all versions."""
         return [version for versions in self._of.values() for version in versions.values()]

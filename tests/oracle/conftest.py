@@ -1,4 +1,4 @@
-"""What the oracles share."""
+"""Fixtures that the oracle tests share."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import pytest
 
 @pytest.fixture(scope="module")
 def database() -> duckdb.DuckDBPyConnection:
-    """One connection, one thread: the tables are tiny."""
+    """Open one connection with one thread: the tables are tiny."""
     return duckdb.connect(config={"threads": 1})

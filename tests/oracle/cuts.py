@@ -1,4 +1,4 @@
-"""What the oracles of SQL share: changes that are cut into batches, and how a query is compared."""
+"""Test support for the SQL oracles: cut changes into batches and compare a query with its expected result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.clocked import Clocked, Line, job_of
 
 Row = tuple[Any, ...]
 Change = tuple[str, int, Row]
-"""A table, whether its row is inserted (1) or retracted (-1), and the row."""
+"""The table, +1 for an insertion or -1 for a retraction, and the row."""
 NAMES = ("id", "k", "v", "ts")
 Item = TypeVar("Item")
 
 
 def cut(dice: random.Random, items: Sequence[Item], sizes: Sequence[int] = (1, 2, 5, 11)) -> Iterator[Sequence[Item]]:
-    """The items in batches of random sizes."""
+    """Yield the items in batches of random sizes."""
     while items:
         size = dice.choice(sizes)
         batch, items = items[:size], items[size:]
@@ -28,25 +28,25 @@ def cut(dice: random.Random, items: Sequence[Item], sizes: Sequence[int] = (1, 2
 
 
 def query_of(folder: Path, sql: str, sink: str, tables: Mapping[str, str], settings: str = "") -> Clocked:
-    """A query over tables that are declared like this, each by a line of YAML, as are the sink and the settings."""
+    """Return a query; each table, the sink and the settings are given as a line of YAML."""
     declared = "".join(f"  {name}: {{topic: {name}, {table}}}\n" for name, table in tables.items())
     result = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
     return Clocked.of(job_of(folder, f"job: j\n{settings}\ntables:\n{declared}sinks:\n{result}\n"))
 
 
 def as_json(row: Row, names: Sequence[str] = NAMES) -> dict[str, Any]:
-    """A row as a line of a file has it."""
+    """Return a row in the form of a line of a JSON file."""
     values = (each.isoformat() if isinstance(each, date) else each for each in row)
     return dict(zip(names, values, strict=True))
 
 
 def as_lines(changes: Iterable[Change], names: Sequence[str] = NAMES) -> list[Line]:
-    """Changes as lines of a file."""
+    """Return changes as lines of a file."""
     return [(table, "+I" if sign > 0 else "-D", as_json(row, names)) for table, sign, row in changes]
 
 
 def as_rows(query: Clocked) -> Counter[Row]:
-    """The result as DuckDB gives it."""
+    """Return the result in DuckDB's Python types."""
     types = {each.name: each.type.sql for each in query.sink.value.fields}
 
     def value(name: str, each: Any) -> Any:
@@ -63,7 +63,7 @@ def agrees(
     expected: Callable[[Sequence[Change]], Counter[Row]],
     names: Sequence[str] = NAMES,
 ) -> None:
-    """After every batch, which is also done again after a restart, the query has what is expected after the batch."""
+    """Run every batch, repeat it after a restart, and assert that the query has the expected result."""
     for batch in batches:
         query.batch(0, *as_lines(batch, names))
         query.restart()

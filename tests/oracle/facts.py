@@ -1,4 +1,4 @@
-"""The facts that a null-aware anti join is told about its right side: here simply that side's rows once more."""
+"""The facts that a null-aware anti join receives about its right side; here they are that side's rows, sent again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rowkind.operators.join.facts import HAS_NULL, NOT_EMPTY
 
 
 def with_facts(batch: Batch) -> Batch:
-    """The batch, and as side 2 a fact for each right row, and one more for each whose key is NULL.
+    """Return the batch plus one fact (side 2) per right row, and a second fact for each right row whose key is NULL.
 
-    What is true of R is one row per row of R: so that a retraction finds its fact, the facts' payload is the row's.
+    A fact carries the payload of its right row, so that a retraction of the row finds the fact.
     """
     return Batch(_with_facts(batch.changes), _with_facts(batch.refreshes))
 

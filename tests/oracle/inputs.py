@@ -1,4 +1,4 @@
-"""What an operator's input amounts to: the definition of the layouts, one change at a time, and random changelogs."""
+"""The contents of an operator's input by the definition of its layout, one change at a time; random changelogs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TABLES: dict[Layout, Table] = {
     "unique key": Table(key=(1,), sub_key=(0,)),
     "multiset": Table(key=(1,)),
 }
-"""Rows are (id, key, value); where there is one row per key, the id is the key."""
+"""Rows are (id, key, value); with one row per key, the id is the key."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """One side of a join, as the plan would describe it."""
+    """One side of a join as the plan describes it."""
 
     layout: Layout
     by_seq: bool
@@ -38,7 +38,7 @@ class Input:
 
     @property
     def table(self) -> Table:
-        """Which columns are key, sub-key and payload."""
+        """Return which columns are the key, the sub-key and the payload."""
         table = TABLES[self.layout]
         if self.key_in_payload:
             return table
@@ -47,16 +47,16 @@ class Input:
 
 @dataclass(frozen=True)
 class PartitionedInput(Input):
-    """The only input of an operator over partitions, which may be NULL."""
+    """The only input of an operator over partitions; the partition key may be NULL."""
 
     hashed: changelogs.Hash = changelogs.strong_hash
 
     def sub_keys(self, rows: Sequence[Row]) -> pa.BinaryArray:
-        """What rows are ordered by in their partition: by nothing."""
+        """Return the sort keys of rows within their partition; here all are equal."""
         return binary(b"" for _ in rows)
 
     def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
+        """Return a batch in the form that the operator takes."""
         return changelogs.split(batch, self._changes)
 
     def _changes(self, batch: Sequence[Change]) -> Changes:
@@ -73,7 +73,7 @@ class PartitionedInput(Input):
 
 
 class Materialised:
-    """The rows of one input after some batches, kept as the layouts' definition says."""
+    """The rows of one input after some batches, kept as the definition of its layout says."""
 
     def __init__(self, of: Input) -> None:
         self._of = of
@@ -81,11 +81,11 @@ class Materialised:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows, each as often as it is there."""
+        """Return all rows, each as often as it is present."""
         return [row for rows in self._rows.values() for row in rows.elements()]
 
     def apply(self, batch: Sequence[Change]) -> list[Change]:
-        """Apply the changes of one batch; returns the retractions that found nothing."""
+        """Apply the changes of one batch and return the retractions that matched no row."""
         unmatched = []
         if not self._of.by_seq:
             batch, _ = netted(batch, lambda row: self._identity(row)[1])
@@ -109,7 +109,7 @@ class Materialised:
         return (change.sign if self._identity(change.row)[1] else -change.sign), change.seq
 
     def _identity(self, row: Row) -> tuple[object, bool]:
-        """What identifies the row, and whether at most one row can have that identity."""
+        """Return the identity of a row, and whether at most one row can have that identity."""
         table = self._of.table
         key = tuple(row[column] for column in table.key)
         sub_key = tuple(row[column] for column in table.sub_key)
@@ -119,9 +119,9 @@ class Materialised:
 
 
 def netted(batch: Sequence[Change], single: Callable[[Row], bool]) -> tuple[list[Change], list[Row]]:
-    """What is left of a set of signed rows when equal ones cancel, and the rows that came and went; if they are single.
+    """Cancel equal rows of opposite sign where `single` holds; return the remaining changes and the cancelled rows.
 
-    Of several equal rows the latest by seq are left.
+    Of several equal rows, those with the lowest sequence numbers are cancelled.
     """
     left, again = [change for change in batch if not single(change.row)], []
     for row in dict.fromkeys(change.row for change in batch if single(change.row)):
@@ -134,7 +134,7 @@ def netted(batch: Sequence[Change], single: Callable[[Row], bool]) -> tuple[list
 
 
 def random_batches(inputs: Sequence[Input], seed: str, batches: int = 5, changes: int = 10) -> Batches:
-    """A random changelog of all inputs: rows that come, come twice, are replaced, go, or go without being there."""
+    """Return a random changelog of all inputs: inserts, duplicates, replacements, deletes and unmatched retractions."""
     generator = random.Random(seed)
     states = [Materialised(of) for of in inputs]
     result: Batches = []
@@ -153,14 +153,14 @@ def random_batches(inputs: Sequence[Input], seed: str, batches: int = 5, changes
 
 
 def times(batches: int) -> list[int]:
-    """When each of so many batches comes, in ms: mostly one after the other, after a while, or by a clock set back."""
+    """Return a time in ms for each batch: mostly ascending, some after a pause, some with the clock set back."""
     generator = random.Random("times")
     steps = (generator.choice([1, 1, 1, 2, 3, 6, -2]) for _ in range(batches))
     return list(itertools.accumulate(steps, initial=10))[1:]
 
 
 def with_refreshes(batches: Batches, seed: str) -> Batches:
-    """The same, and in each batch refreshes of rows that came at any time before, whether they are there or not."""
+    """Add to each batch refreshes of rows that were inserted at any time before, whether or not they still exist."""
     generator = random.Random(f"refreshes, {seed}")
     came: list[Change] = []
     result = []
@@ -172,7 +172,7 @@ def with_refreshes(batches: Batches, seed: str) -> Batches:
 
 
 def retractions(inputs: Sequence[Input], batches: Batches) -> list[Change]:
-    """The changes that take away every row that is there after the batches."""
+    """Return the changes that retract every row that is left after the batches."""
     seq = max((change.seq for batch in batches for change in batch), default=0)
     result = []
     for side, of in enumerate(inputs):
@@ -195,7 +195,7 @@ def _random_change(generator: random.Random, side: int, live: Sequence[Row], seq
         return Change(side, generator.choice([RowKind.DELETE, RowKind.UPDATE_BEFORE]), generator.choice(live), seq)
     row = tuple(None if generator.random() < 0.1 else generator.randint(0, 3) for _ in range(3))
     if live and number < 0.55:
-        # The same row again, or one with the same identity and another value.
+        # The same row again, or a row with the same identity and another value.
         old = generator.choice(live)
         row = old if generator.random() < 0.5 else (old[0], old[1], row[2])
     if number > 0.97:
@@ -204,7 +204,7 @@ def _random_change(generator: random.Random, side: int, live: Sequence[Row], seq
 
 
 def shrink(batches: Batches, fails: Callable[[Batches], bool]) -> Batches:
-    """A changelog that still fails and from which neither a batch nor a change can be left out."""
+    """Return a changelog that still fails, and from which no batch and no change can be removed."""
     progress = True
     while progress:
         progress = False

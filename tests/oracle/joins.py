@@ -1,4 +1,4 @@
-"""What joins of two sides are tested with: layouts, TTLs and conditions on the values of a pair of rows."""
+"""Test support for joins of two sides: layouts, TTLs and conditions on the values of a pair of rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PairCondition:
     holds: Callable[[Row, Row], bool]
 
     def __call__(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-        """Whether each pair of rows matches."""
+        """Return whether each pair of rows matches."""
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.array([self.holds(unpack(one), unpack(other)) for one, other in pairs], np.bool_)
 
@@ -38,17 +38,17 @@ NULL_OR_ONE = PairCondition("l.v IS NULL OR r.v = 1", lambda left, right: left[-
 
 
 def selected(name: str, of: Input) -> str:
-    """The columns of a side's payload, in SQL."""
+    """Return the columns of a side's payload in SQL."""
     return ", ".join(f"{name}.{_COLUMNS[at]}" for at in of.table.payload)
 
 
 def key(name: str, of: Input) -> str:
-    """The column of a side's key, in SQL."""
+    """Return the key column of a side in SQL."""
     return f"{name}.{_COLUMNS[of.table.key[0]]}"
 
 
 def joined_in_sql(database: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[Table]) -> Views:
-    """The view after each batch by a query of the sides `l` and `r`, whose first column is the batch."""
+    """Return the view after each batch from a query over `l` and `r` whose first column is the batch number."""
     for name, rows in zip("lr", tables, strict=True):
         registered(database, name, rows, *_COLUMNS)
     return views_of(database.sql(sql).fetchall())

@@ -1,6 +1,6 @@
-"""Operators behind one another with a clock, in their naive form: what one emits, refreshes too, the next takes in.
+"""Chains of operators with a clock, in naive form: each takes in the changes and refreshes that the one before emits.
 
-Rows are tuples of integers. The forms themselves are those that the operators are compared with one by one.
+Rows are tuples of integers. The naive forms are those with which the single operators are compared.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from tests.oracle.ranked import NaiveRank, RankInput
 
 
 class Naive(Protocol):
-    """An operator, or a table."""
+    """An operator or a table."""
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:
-        """What it emits for a batch of all tables, whose `side` is the table's number."""
+        """Return its output for a batch of all tables; a change's `side` is the number of its table."""
 
 
 @dataclass(frozen=True)
 class ChainInput(Input):
-    """An input with columns of its own."""
+    """An input with its own columns."""
 
     columns: Table = field(default_factory=lambda: Table((0,)))
 
     @property
     def table(self) -> Table:
-        """Its columns."""
+        """Return the input's columns."""
         return self.columns
 
 
 def changes_of(steps: Steps) -> list[Change]:
-    """The rows that are left when equal ones of opposite sign have cancelled, and the refreshes."""
+    """Return the changes of a step after equal rows of opposite sign have cancelled, and the refreshes."""
     kinds: tuple[tuple[Counter[Row], RowKind | None], ...] = (
         (+steps.net, RowKind.INSERT),
         (-steps.net, RowKind.DELETE),
@@ -52,13 +52,13 @@ def changes_of(steps: Steps) -> list[Change]:
 
 @dataclass
 class Read:
-    """A table as it is, of its columns those that are read."""
+    """A table scan that reads some of the table's columns."""
 
     table: int
     columns: tuple[int, ...]
 
     def process(self, batch: Sequence[Change], _now: int) -> list[Change]:
-        """The table's changes."""
+        """Return the table's changes."""
         return [
             replace(change, side=0, row=tuple(change.row[column] for column in self.columns))
             for change in batch
@@ -68,13 +68,13 @@ class Read:
 
 @dataclass
 class Projected:
-    """Some columns of what an operator emits, netted."""
+    """Some columns of an operator's output, netted."""
 
     input: Naive
     columns: tuple[int, ...]
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:
-        """The columns."""
+        """Return the projected changes."""
         steps = Steps()
         for change in self.input.process(batch, now):
             to = {1: steps.come, -1: steps.gone, 0: steps.kept}[change.sign]
@@ -84,7 +84,7 @@ class Projected:
 
 @dataclass
 class Normalized:
-    """The rows of an upsert table, the first column its key."""
+    """The rows of an upsert table whose first column is the key."""
 
     input: Naive
     width: int
@@ -95,7 +95,7 @@ class Normalized:
         self._side = NaiveSide(ChainInput("one row per key", by_seq=True, columns=table), self.ttl_ms)
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:
-        """Rows that go and come, in the order of their arrival, and those written again."""
+        """Return retracted and inserted rows with their sequence numbers, and refreshes of rows written again."""
         side = self._side
         side.expire(now)
         before = {id(one): one for one in side.stored}
@@ -112,9 +112,9 @@ class Normalized:
 
 @dataclass
 class Joined:
-    """An inner or outer join on one column of each side, `keys`, kept as the plan says.
+    """An inner or outer join on one column of each side (`keys`), with state as the plan says.
 
-    Where rows have a unique key it is their first column.
+    If rows have a unique key, it is their first column.
     """
 
     kind: JoinKind
@@ -131,7 +131,7 @@ class Joined:
         self._join = NaiveJoin(self.kind, sides[0], sides[1], lambda _one, _other: True)
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:
-        """The pairs and pads."""
+        """Return the changes of pairs and null-padded rows."""
         inputs = enumerate(each.process(batch, now) for each in self.inputs)
         given = [replace(change, side=side) for side, changes in inputs for change in changes]
         return changes_of(self._join.process(given, now))
@@ -139,7 +139,7 @@ class Joined:
 
 @dataclass
 class Ranked:
-    """The first rows of a partition, which is the second column, by the third one, the largest first."""
+    """The top rows of each partition (the second column) by the third column, largest first."""
 
     input: Naive
     last: int
@@ -151,20 +151,20 @@ class Ranked:
         self._rank = NaiveRank(spec, of, NaiveSide(of, self.ttl_ms))
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:
-        """The rows."""
+        """Return the changes of the top rows."""
         return changes_of(self._rank.process(self.input.process(batch, now), now))
 
 
 @dataclass
 class Counted:
-    """How many rows each group has, which is the first column."""
+    """The number of rows of each group, which is the first column."""
 
     input: Naive
     ttl_ms: int | None
     groups: dict[Row, tuple[int, int]] = field(default_factory=dict)
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:
-        """The groups' rows; retractions beyond what a group has change nothing."""
+        """Return the changes of the groups' rows; retractions beyond a group's count are ignored."""
         if self.ttl_ms is not None:
             self.groups = {key: each for key, each in self.groups.items() if each[1] + self.ttl_ms > now}
         before, steps = dict(self.groups), Steps()

@@ -1,9 +1,9 @@
-"""The join's definition with a clock: one row at a time, everything recomputed in every batch.
+"""The definition of the join with a clock: row by row, with everything recomputed in every batch.
 
-Where no TTL runs out this is plain SQL. What expiry adds is written down here and in `operators.join.join`:
-an invisible row does not match, what was emitted because of it stays until a retraction of it comes, and a pad that
-went for a match that has expired does not come back by itself. A row that is emitted and was made of one written in the
-batch is refreshed, and so is one that both goes and comes.
+If no TTL expires, the definition is plain SQL. With expiry, four rules apply (see also `operators.join.join`). An
+expired row is invisible and does not match. Output that it caused stays until the row itself is retracted. A
+null-padded row that was retracted because of a match is not restored when that match expires. An output row is
+refreshed if it is made of a row written in this batch, or if it is both retracted and inserted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Condition = Callable[[Row, Row], bool]
 
 @dataclass(eq=False)
 class Stored:
-    """A row of one input, when it was last written, and whether its pad is in the output."""
+    """A row of one input, when it was last written, and whether its null-padded row is in the output."""
 
     row: Row
     written_at: int
@@ -34,26 +34,26 @@ Match = Callable[[Stored, Stored], bool]
 
 @dataclass
 class NaiveSide:
-    """One input: what it is, how long its rows live, and the rows."""
+    """One input: its layout, the TTL of its rows, and the rows."""
 
     of: Input
     ttl_ms: int | None
     stored: list[Stored] = field(default_factory=list)
 
     def key(self, row: Row) -> Row | None:
-        """The key of the row; None where it is NULL."""
+        """Return the key of the row, or None if it is NULL."""
         key = tuple(row[column] for column in self.of.table.key)
         return None if None in key else key
 
     def expire(self, now: int) -> None:
-        """Forget the rows whose time has come."""
+        """Drop the rows whose TTL has expired."""
         if self.ttl_ms is not None:
             self.stored = [one for one in self.stored if one.written_at + self.ttl_ms > now]
 
     def apply(self, batch: Sequence[Change], now: int) -> list[Stored]:
-        """Replace the rows by those after the batch; a row that goes and comes back equal stays, with a new time.
+        """Apply a batch; a row that is retracted and inserted again unchanged stays, with a new time.
 
-        Returns the rows of retractions that found nothing.
+        Return the rows of retractions that matched nothing.
         """
         before = list(self.stored)
         after = list(before)
@@ -99,7 +99,7 @@ class NaiveSide:
 
 @dataclass
 class Steps:
-    """What a batch emits: how often each row comes, goes, and is kept though something it is made of was written."""
+    """The changes of a batch: how often each row is inserted, retracted, or kept while an input was written."""
 
     come: Counter[Row] = field(default_factory=Counter)
     gone: Counter[Row] = field(default_factory=Counter)
@@ -107,14 +107,14 @@ class Steps:
 
     @classmethod
     def between(cls, before: Iterable[Stored], after: Iterable[Stored], now: int) -> Steps:
-        """What changes from rows to others; a row that stays and was written now is refreshed."""
+        """Return the difference between two sets of rows; a row that stays and was written now is refreshed."""
         steps, old, new = cls(), {id(one): one for one in before}, {id(one): one for one in after}
         for at, one in (old | new).items():
             steps.add(one.row, was=at in old, is_=at in new, written=one.written_at == now)
         return steps
 
     def add(self, row: Row, *, was: bool, is_: bool, written: bool) -> None:
-        """Count a row that was out, is out, or both."""
+        """Count a row that was in the output before, is in it now, or both."""
         if was and is_:
             self.kept[row] += written
         else:
@@ -123,18 +123,18 @@ class Steps:
 
     @property
     def net(self) -> Counter[Row]:
-        """Rows with their signed number."""
+        """Return each changed row with its signed count."""
         return Counter({row: count for row in self.come | self.gone if (count := self.come[row] - self.gone[row])})
 
     @property
     def refreshed(self) -> Counter[Row]:
-        """How often each row is refreshed."""
+        """Return how often each row is refreshed."""
         return +(self.kept + (self.come & self.gone))
 
 
 @dataclass
 class _Sides:
-    """One side's rows in a batch: visible before it, after it, and taken back though they have expired."""
+    """One side's rows in a batch: visible before it, visible after it, and retracted although already expired."""
 
     old: list[Stored]
     new: list[Stored]
@@ -142,7 +142,7 @@ class _Sides:
 
 
 class NaiveJoin:
-    """The join of two inputs on equal keys and the condition, which is about payloads."""
+    """The join of two inputs on equal keys and a condition on the payloads."""
 
     def __init__(self, kind: JoinKind, left: NaiveSide, right: NaiveSide, condition: Condition) -> None:
         self.left, self.right, self._condition = left, right, condition
@@ -153,8 +153,8 @@ class NaiveJoin:
     def process(self, batch: Sequence[Change], now: int) -> Steps:
         """Apply one batch.
 
-        `expired` is then how many retractions were taken for those of rows that have expired, and `late_left` has those
-        of the left side, with whether nothing visible matched them.
+        Afterwards `expired` is the number of retractions of rows that had already expired. `late_left` has those of the
+        left side, each with whether no visible row matched it.
         """
         left, right = (self._apply(number, batch, now) for number in (0, 1))
         self.expired = len(left.late) + len(right.late)
@@ -189,15 +189,16 @@ class NaiveJoin:
         return {(id(one), id(other)): (one, other) for one in left for other in right if self.match(one, other)}
 
     def match(self, one: Stored, other: Stored) -> bool:
-        """Whether a left and a right row match."""
+        """Return whether a left and a right row match."""
         key = self.left.key(one.row)
         return key is not None and key == self.right.key(other.row) and self._condition(one.row, other.row)
 
 
 def _pads(outer: _Sides, inner: _Sides, match: Match) -> list[tuple[Stored, bool]]:
-    """The rows with whether their pad was out; whether it is now is noted in the rows.
+    """Return the outer rows with whether their null-padded row was in the output, and update the mark in the rows.
 
-    Nobody remembers the pad of a row that is taken back late: it was out if nothing visible matched.
+    The mark of a row that is retracted after it expired is not kept. Its null-padded row counts as emitted if no
+    visible row matched.
     """
     found = []
     for one in {*outer.old, *outer.new, *outer.late}:

@@ -1,4 +1,4 @@
-"""What OVER is tested with: the definition, a row at a time, over rows (id, partition, value)."""
+"""Test support for OVER: the definition, row by row, over rows (id, partition, value)."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ Arrived = tuple[int, Row]
 
 
 def position(row: Row) -> int:
-    """What rows are ordered by: values share it."""
+    """Return the sort position of a row; several rows may share a position."""
     return 3 * (row[2] or 0) - (row[0] or 0) % 3
 
 
 @dataclass(frozen=True)
 class OverInput(PartitionedInput):
-    """The input of an OVER, whose partitions may be NULL."""
+    """The input of an OVER, whose partition key may be NULL."""
 
     def sub_keys(self, rows: Sequence[Row]) -> pa.BinaryArray:
-        """The positions."""
+        """Return the positions as sort keys."""
         return number_bytes.to_bytes(np.array([position(row) for row in rows], np.int64))
 
 
 def call(function: OverFunction, frame: Frame, nth: int = 1, *, default: bool = False, skips: bool = False) -> OverCall:
-    """A call over the values of rows; the default is the row's id."""
+    """Return a call over the values of rows, whose default is the row's id."""
     result = pa.float64() if function == "avg" else pa.int64()
     aggregate = AccumulatorCall(function, result, "value", pa.int64()) if function in AGGREGATES else None
     return OverCall(function, frame, aggregate, "value", nth, "id" if default else None, skips)
@@ -48,18 +48,18 @@ AGGREGATES = ("count", "sum", "avg", "min", "max")
 
 
 def arguments(payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-    """The ids and values."""
+    """Return the ids and the values."""
     rows = [unpack(payload) for payload in payloads.to_pylist()]
     return {name: pa.array([row[at] for row in rows], pa.int64()) for name, at in (("id", 0), ("value", 2))}
 
 
 def values(payloads: pa.BinaryArray) -> Int64s:
-    """What rows are ordered by."""
+    """Return the positions by which rows are sorted."""
     return np.array([position(unpack(payload)) for payload in payloads.to_pylist()], np.int64)
 
 
 def packed(columns: Sequence[pa.Array]) -> pa.BinaryArray:
-    """Results as columns behind the row; means times a thousand."""
+    """Return results as columns to append to the row; averages are multiplied by 1000."""
     whole = [
         [None if each is None else int(1000 * each) if isinstance(each, float) else each for each in column.to_pylist()]
         for column in columns
@@ -68,12 +68,12 @@ def packed(columns: Sequence[pa.Array]) -> pa.BinaryArray:
 
 
 def spec(calls: Sequence[OverCall], of: Input, *, ttl_ms: int | None = None, refreshes: bool = False) -> OverSpec:
-    """These calls over these rows."""
+    """Return the spec of these calls over these rows."""
     return OverSpec(tuple(calls), arguments, packed, values, ttl_ms, of.by_seq, refreshes=refreshes)
 
 
 def over(rows: Iterable[Arrived], calls: Sequence[OverCall]) -> Counter[Row]:
-    """The definition."""
+    """Return each row with the results of the calls (definition)."""
     parts: dict[Any, list[Row]] = {}
     for _, row in sorted(rows, key=lambda each: (position(each[1]), each[0])):
         parts.setdefault(row[1], []).append(row)
@@ -117,7 +117,7 @@ def _aggregate(function: OverFunction, present: list[int]) -> int | None:
 
 
 def _before(part: list[Row], at: int) -> list[int]:
-    """The order of the rows before a row."""
+    """Return the positions of the rows that sort before a row."""
     return [position(row) for row in part if position(row) < position(part[at])]
 
 
@@ -134,4 +134,4 @@ NUMBERINGS: Mapping[str, Callable[[list[Row], int, int], int]] = {
     "cume_dist": lambda part, at, _: int(1000 * (sum(position(row) <= position(part[at]) for row in part) / len(part))),
     "ntile": _tile,
 }
-"""Numbers a row has by its place in the partition; the last argument is that of NTILE."""
+"""Functions that number a row by its place in the partition; the last argument is that of NTILE."""

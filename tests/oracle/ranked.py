@@ -1,7 +1,7 @@
-"""What ranks are tested with: inputs, random changelogs that the strategies take, and the definition.
+"""Test support for ranks: inputs, random changelogs that each strategy accepts, and the definition.
 
-Rows are (id, partition, value). The operator orders by the value, NULLS FIRST ascending and NULLS LAST descending. The
-definition, `numbers`, recounts all rows of all partitions; `NaiveRank` applies it with a clock, one batch at a time.
+Rows are (id, partition, value). The operator orders by value, NULLS FIRST if ascending and NULLS LAST if descending.
+The definition, `numbers`, recounts all rows of a partition. `NaiveRank` applies it with a clock, one batch at a time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from tests.oracle.naive_join import NaiveSide, Steps, Stored
 class RankInput(PartitionedInput):
     """The input of a rank.
 
-    `stretch` is what values are multiplied with: with a large one, small ones apart share an order code. Where rows are
-    not `ordered`, all of a partition are ties.
+    If `stretch` is above 1, all values share one order code. If not `ordered`, all rows of a partition are ties.
     """
 
     stretch: int = 1
@@ -37,7 +36,7 @@ class RankInput(PartitionedInput):
     ordered: bool = True
 
     def sub_keys(self, rows: Sequence[Row]) -> pa.BinaryArray:
-        """The values, in their direction."""
+        """Return the values as sort keys in the sort direction."""
         return binary(self._order_key(row[2]) for row in rows)
 
     def _order_key(self, value: int | None) -> bytes:
@@ -45,28 +44,28 @@ class RankInput(PartitionedInput):
             return b""
         if value is None:
             return b"\2" if self.descending else b"\0"
-        # A second column tells values apart that the stretch leaves with one order code.
+        # A second column distinguishes the values that the stretch gives the same order code.
         high, low = pack((2**40 if self.stretch > 1 else value,)), pack((value,))
         key = (high + low)[1:] if self.stretch > 1 else high[1:]
         return b"\1" + (bytes(255 - octet for octet in key) if self.descending else key)
 
 
 def numbered(payloads: pa.BinaryArray, numbers: Sequence[Int64s]) -> pa.BinaryArray:
-    """The rows with their numbers as last columns."""
+    """Append the numbers to the rows as last columns."""
     rows = zip(payloads.to_pylist(), *(each.tolist() for each in numbers), strict=True)
     return binary(payload + pack(tuple(of_row)) for payload, *of_row in rows)
 
 
 @dataclass(frozen=True)
 class RowFilter:
-    """A condition on a row and its number by a function, as the operator asks it; `sql` says it of `v` and `n`."""
+    """A condition on a row and its rank, as the operator evaluates it; `sql` states it over `v` and `n`."""
 
     function: RankFunction
     sql: str
     holds: Callable[[Row, int], bool]
 
     def __call__(self, payloads: pa.BinaryArray, numbers: Mapping[RankFunction, Int64s]) -> Mask:
-        """For which rows it is true."""
+        """Return for which rows the condition is true."""
         rows = zip(payloads.to_pylist(), numbers[self.function].tolist(), strict=True)
         return np.array([self.holds(unpack(payload), number) for payload, number in rows], np.bool_)
 
@@ -78,17 +77,20 @@ CONDITIONS: tuple[tuple[str, Callable[[Row, int], bool]], ...] = (
     ("n <= k", lambda row, number: row[1] is not None and number <= row[1]),
     ("n = 1 OR v > 3", lambda row, number: number == 1 or (row[2] is not None and row[2] > 3)),
 )
-"""Conditions; the last but one bounds partitions by what all of their rows share, the last one tells no numbers above 1
-apart."""
+"""Conditions on rows and their ranks.
+
+The last but one bounds ranks by a value that all rows of a partition share. The last one treats all ranks above 1
+alike.
+"""
 
 
 def partition_bound(payloads: pa.BinaryArray) -> Int64s:
-    """The partition's key of each row, by which the condition `n <= k` bounds numbers."""
+    """Return the partition key of each row, which bounds the ranks in the condition `n <= k`."""
     return np.array([max(unpack(payload)[1] or 0, 0) for payload in payloads.to_pylist()], np.int64)
 
 
 def identity(payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """The id of each row, which is its unique key."""
+    """Return the id of each row, which is its unique key."""
     return binary(pack(unpack(payload)[:1]) for payload in payloads.to_pylist())
 
 
@@ -99,13 +101,13 @@ def deduplication(
     by_seq: bool = True,
     ttl_ms: int | None = None,
 ) -> RankSpec:
-    """The rank that keeps the first or the last row of each key."""
+    """Return the rank that keeps the first or the last row of each key."""
     ties: Ties = "earliest first" if keep == "first" else "latest first"
     return RankSpec(Ranking("row_number", 1, 1, ties, strategy=strategy), by_seq=by_seq, ttl_ms=ttl_ms)
 
 
 def changelog(rank: RankSpec, of: Input, seed: str, batches: int, changes: int) -> Batches:
-    """A random changelog as the strategy takes it."""
+    """Return a random changelog that the strategy accepts."""
     match rank.ranking.strategy:
         case "retract":
             return random_batches((of,), seed, batches, changes)
@@ -119,7 +121,7 @@ def changelog(rank: RankSpec, of: Input, seed: str, batches: int, changes: int) 
 
 
 def _improving(of: Input, rank: RankSpec, seed: str, batches: int, changes: int) -> Batches:
-    """Updates of rows with ids, each in the partition of its id, whose values only get better."""
+    """Return updates of rows with ids; an id stays in its partition, and its value never gets worse."""
     assert isinstance(of, RankInput)
     generator = random.Random(seed)
     live: dict[int, Row] = {}
@@ -149,7 +151,7 @@ def _improving(of: Input, rank: RankSpec, seed: str, batches: int, changes: int)
 
 
 def numbers(function: RankFunction, rows: Sequence[Stored], of: RankInput, ties: Ties) -> dict[int, int]:
-    """The definition: the number of each row of one partition, by the identity of its object."""
+    """Return the number of each row of one partition, by `id()` of its object (definition)."""
 
     def order(one: Stored) -> tuple[int, ...]:
         value = one.row[2]
@@ -173,10 +175,10 @@ def numbers(function: RankFunction, rows: Sequence[Stored], of: RankInput, ties:
 
 @dataclass
 class NaiveRank:
-    """The definition with a clock: in every batch the touched partitions are numbered anew.
+    """The definition with a clock: every batch recomputes the numbers of the touched partitions.
 
-    What was emitted of a row that has expired stays. What a strategy drops, because it cannot reach the range any more,
-    is not there when a row before it expires. `out` holds the visible rows in the output with their numbers.
+    Output for a row that has expired stays. A row that a strategy dropped because it could no longer reach the range is
+    missing when a row before it expires. `out` has the visible rows in the output with their numbers.
     """
 
     spec: RankSpec
@@ -185,7 +187,7 @@ class NaiveRank:
     out: dict[int, tuple[Stored, int]] = field(default_factory=dict)
 
     def process(self, batch: Sequence[Change], now: int) -> Steps:
-        """Apply one batch. What is written again and is out as before is refreshed."""
+        """Apply one batch; a row that is written again and whose output is unchanged is refreshed."""
         spec = self.spec
         self.side.expire(now)
         before = {id(one): (one, one.seq, one.written_at) for one in self.side.stored}
@@ -219,7 +221,7 @@ class NaiveRank:
         return steps
 
     def _result(self, rows: Sequence[Stored]) -> dict[int, tuple[Stored, int]]:
-        """The rows of a partition that are in the result, with the number that may be in the output."""
+        """Return the rows of a partition that belong to the result, with the number to output."""
         spec = self.spec
         most = math.inf if spec.ranking.settled is None else spec.ranking.settled + 1
         ranks = {

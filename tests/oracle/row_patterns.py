@@ -1,8 +1,8 @@
-"""What row patterns are tested with: random patterns and conditions, and SQL:2016's definition of what they match.
+"""Test support for row patterns: random patterns and conditions, and SQL:2016's definition of their matches.
 
-Rows are (id, partition, value, time in `UNIT` microseconds). The definition writes out, for a row to begin with, all
-ways to match the pattern in the order of preference, and takes the first. It raises `Undecided` where a way needs a row
-that may still come.
+Rows are (id, partition, value, time in `UNIT` microseconds). For each starting row, the definition enumerates all ways
+to match the pattern in order of preference and takes the first. It raises `Undecided` if a way depends on a row that
+may still arrive.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tests.changelogs import Row, pack, unpack
 UNIT = 500
 NAMES = ("A", "B", "C")
 VALUE, ID = "2", "0"
-"""Columns are called by their places."""
+"""Columns are named by their positions."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What a variable asks of a row: by its value, and what the calls come to, values of rows or results.
+    """The condition of a variable: a function of the row's value and of the results of the calls.
 
-    `sql` says the same of a variable {0} and another one {1}.
+    `sql` is the same condition for a variable {0} and another variable {1}.
     """
 
     sql: str
@@ -53,7 +53,7 @@ class Condition:
 
 
 def conditions(variable: int) -> list[Condition]:
-    """The conditions that a variable may have."""
+    """Return the conditions that a variable may have."""
     own, other = (variable,), ((variable + 1) % len(NAMES),)
     return [
         Condition("true", None),
@@ -86,7 +86,7 @@ def conditions(variable: int) -> list[Condition]:
 
 @dataclass(frozen=True)
 class Sought:
-    """A pattern with all that belongs to it."""
+    """A pattern with its conditions, skip mode, time limit and measures."""
 
     pattern: Pattern
     conditions: tuple[Condition, ...]
@@ -100,7 +100,7 @@ class Sought:
 
     @property
     def sql(self) -> str:
-        """The same as SQL over rows (id, k, v, ts)."""
+        """Return the same pattern as SQL over rows (id, k, v, ts)."""
         skip = {"past last row": "PAST LAST ROW", "next row": "TO NEXT ROW"}.get(self.skip.to)
         if skip is None:
             skip = f"TO {self.skip.to.upper()} {NAMES[self.skip.variables[0]]}"
@@ -118,12 +118,12 @@ class Sought:
 
     @property
     def variables(self) -> set[int]:
-        """The variables in the pattern."""
+        """Return the variables of the pattern."""
         return {NAMES.index(letter) for letter in spelled(self.pattern) if letter in NAMES}
 
     @property
     def spec(self) -> MatchSpec:
-        """The same for the operator."""
+        """Return the same pattern for the operator."""
         return MatchSpec(
             PatternSpec(
                 program(self.pattern),
@@ -141,35 +141,35 @@ class Sought:
 
 
 def times(payloads: pa.BinaryArray) -> Int64s:
-    """The times of packed rows."""
+    """Return the times of packed rows."""
     return np.array([UNIT * (unpack(each)[3] or 0) for each in payloads.to_pylist()], np.int64)
 
 
 @dataclass(frozen=True)
 class TestedRows:
-    """Rows as the operator reads them."""
+    """Rows in the form in which the operator reads them."""
 
     __test__ = False
     of: Sought
     rows: list[Row]
 
     def values(self, column: str) -> Sequence[Any]:
-        """A column."""
+        """Return a column."""
         return [row[int(column)] for row in self.rows]
 
     def test(self, variable: int, rows: Indices, arguments: Sequence[Sequence[Any] | Indices]) -> Int8s:
-        """Whether rows fulfil a condition."""
+        """Return whether each row satisfies the condition of a variable."""
         of = self.of.conditions[variable]
         given = [self._values(call, column) for call, column in zip(of.calls or (), arguments, strict=True)]
         found = [of.holds(self.rows[row][2] or 0, [each[at] for each in given]) for at, row in enumerate(rows)]
         return np.array(found, np.int8)
 
-    def fail(self, variable: int, row: int, arguments: CallResults) -> None:  # noqa: ARG002 -- as it is called
-        """No condition fails."""
+    def fail(self, variable: int, row: int, arguments: CallResults) -> None:  # noqa: ARG002 -- the operator's interface
+        """Fail the test: no condition of these tests raises an error."""
         raise AssertionError
 
     def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:
-        """The partition, or all of the row, and what the calls come to."""
+        """Return the partition (or, with ALL ROWS, the whole row) and the results of the calls, packed."""
         columns = [self._values(call, column) for call, column in zip(self.of.calls, calls, strict=True)]
         return binary(
             pack(shown(self.of, self.rows[row], [column[at] for column in columns])) for at, row in enumerate(rows)
@@ -183,13 +183,13 @@ class TestedRows:
 
 
 def shown(of: Sought, row: Row, called: Sequence[Any]) -> Row:
-    """A row of the result, in which all is a number."""
+    """Return an output row in which every value is a number."""
     numbers = [round(1000 * each) if isinstance(each, float) else each for each in called]
     return (*(row if of.all_rows else row[1:2]), *(ord(each) if isinstance(each, str) else each for each in numbers))
 
 
 def spelled(pattern: Pattern) -> str:
-    """A pattern as it is written."""
+    """Return a pattern as SQL writes it."""
     match pattern:
         case PatternVariable():
             return NAMES[pattern.number]
@@ -204,7 +204,7 @@ def spelled(pattern: Pattern) -> str:
 
 
 def sought(generator: random.Random) -> Sought:
-    """A random pattern that always takes a row, with conditions, and a way to go on that may be possible."""
+    """Return a random pattern that cannot match empty, with conditions and a skip mode that may be possible."""
     while True:
         pattern = _pattern(generator, 3)
         if not can_be_empty(pattern):
@@ -240,7 +240,7 @@ MEASURES: dict[MatchCall, str] = {
     Classifier(NAMES, final=True): "FINAL CLASSIFIER()",
     MatchNumber(): "MATCH_NUMBER()",
 }
-"""What measures ask for, and how SQL says it."""
+"""The measures, and how SQL writes each."""
 
 
 def _pattern(generator: random.Random, depth: int) -> Pattern:
@@ -258,15 +258,15 @@ def _pattern(generator: random.Random, depth: int) -> Pattern:
             return PatternVariable(generator.randrange(len(NAMES)))
 
 
-class Undecided(Exception):  # noqa: N818 -- what it is
-    """What is preferred depends on rows that may come."""
+class Undecided(Exception):  # noqa: N818 -- a state, not an error
+    """The preferred match depends on rows that may still arrive."""
 
 
 @dataclass
 class Definition:
-    """SQL:2016's matches of one partition, whose rows stand in order; `passed` is the time up to which all are there.
+    """SQL:2016's matches of one partition, whose rows are in order.
 
-    `passed` is in microseconds, None where no row can come any more.
+    `passed` is the time in microseconds up to which all rows have arrived; None if no more rows can arrive.
     """
 
     of: Sought
@@ -276,7 +276,7 @@ class Definition:
     undecided: int = 0
 
     def run(self) -> Definition:
-        """Find them."""
+        """Find the matches."""
         row = 0
         while row < len(self.rows):
             try:
@@ -298,11 +298,11 @@ class Definition:
         if skip.to == "next row":
             return row + 1
         own = [at for at, variable in enumerate(found) if variable in skip.variables]
-        # From no row, or the same one again, no search goes on: then from the next row.
+        # If the variable has no row, or its row is the starting row, the search continues from the next row.
         return row + max(1, (min(own) if skip.to == "first" else max(own)) if own else 0)
 
     def _ways(self, pattern: Pattern, start: int, so_far: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """All ways to go on with a pattern behind the rows so far, as the variables of all rows."""
+        """Yield all ways to continue with a pattern after the rows so far, as the variables of all rows."""
         match pattern:
             case PatternVariable():
                 if self._takes(start, so_far, pattern.number):
@@ -349,7 +349,7 @@ class Definition:
         return condition.holds(row[2] or 0, given)
 
     def called(self, call: MatchCall, start: int, variables: tuple[int, ...], number: int) -> Any:
-        """What a call comes to for a match with these variables."""
+        """Return the result of a call for a match with these variables."""
         match call:
             case Classifier():
                 return NAMES[variables[-1]]
@@ -372,12 +372,12 @@ class Definition:
         return made[call.function](values) if values else None
 
     def result(self) -> Iterator[Row]:
-        """The rows that come out, in numbers."""
+        """Yield the output rows as numbers."""
         for row, called in self.outputs():
             yield shown(self.of, row, called)
 
     def outputs(self) -> Iterator[tuple[Row, list[Any]]]:
-        """The rows that come out, and what the calls come to."""
+        """Yield the output rows with the results of the calls."""
         for number, (start, variables) in enumerate(self.matches, 1):
             for at in range(len(variables)) if self.of.all_rows else [len(variables) - 1]:
                 called = [

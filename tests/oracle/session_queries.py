@@ -1,7 +1,7 @@
-"""Random queries over rows of sessions, and a model of sessions in plain Python.
+"""Random queries over session windows, and a model of sessions in plain Python.
 
-A query is written twice: once over the table functions, as derived tables, WITH, views or as they are, for the job; and
-once over the rows of the model, each with the window of its session, for DuckDB.
+Each query is written twice. For the job it uses the table functions: in derived tables, WITH, views or directly. For
+DuckDB it reads the rows of the model, each with the window of its session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RENAMED = {"window_start": "ws", "window_end": "we", "window_time": "wt"}
 
 @dataclass(frozen=True)
 class Sessions:
-    """A table function over a table: the rows that it takes in, by what it puts them into sessions, and the gap."""
+    """A SESSION table function over a table: a filter on its input, the partition columns, and the gap in minutes."""
 
     table: str
     partition: tuple[str, ...]
@@ -34,7 +34,7 @@ class Sessions:
 
     @property
     def sql(self) -> str:
-        """The call, in FROM."""
+        """Return the call as FROM has it."""
         rows = f"TABLE {self.table}"
         if self.least is not None:
             rows = f"(SELECT * FROM {self.table} WHERE v >= {self.least})"
@@ -42,7 +42,7 @@ class Sessions:
         return f"TABLE(SESSION({rows}{by}, DESCRIPTOR(ts), INTERVAL '{self.gap}' MINUTE))"
 
     def rows(self, rows: Iterable[Row]) -> list[tuple[Any, ...]]:
-        """All rows with the window of their session: its first time, its last one and the gap, and the ms before it."""
+        """Return all rows with their session's window: first time, last time plus gap, and that end minus 1 ms."""
         gap, parts = timedelta(minutes=self.gap), defaultdict[tuple[Any, ...], list[Row]](list)
         for row in rows:
             if self.least is None or (row[2] is not None and row[2] >= self.least):
@@ -63,7 +63,7 @@ class Sessions:
 
 @dataclass
 class SessionQuery:
-    """A query for the job, with its views, and for DuckDB over the relations of the model, by their names."""
+    """A query for the job with its views, and for DuckDB over the model's relations, by name."""
 
     sql: str = ""
     oracle: str = ""
@@ -74,7 +74,7 @@ class SessionQuery:
 
 @dataclass
 class _Source:
-    """One relation in FROM: its alias, and how it is written for both."""
+    """One relation in FROM: its alias, and its text for the job and for DuckDB."""
 
     alias: str
     sql: str
@@ -82,12 +82,12 @@ class _Source:
     renamed: bool
 
     def column(self, name: str) -> str:
-        """A column as it is called here."""
+        """Return a column by the name that it has here."""
         return f"{self.alias}.{_RENAMED.get(name, name) if self.renamed else name}"
 
 
 def random_session_query(dice: random.Random, tables: Sequence[str]) -> SessionQuery:
-    """A query over sessions of these tables."""
+    """Return a random query over sessions of these tables."""
     query = SessionQuery()
     form = dice.choice(_FORMS)
     sql, oracle = form(dice, query, tables)
@@ -97,7 +97,7 @@ def random_session_query(dice: random.Random, tables: Sequence[str]) -> SessionQ
 
 
 def _source(dice: random.Random, query: SessionQuery, tables: Sequence[str]) -> _Source:
-    """Rows of sessions, in one of the ways in which they can be written."""
+    """Return rows of sessions, written in one of the possible ways."""
     number = len(query.relations)
     alias, name = f"s{number}", f"m{number}"
     sessions = Sessions(
@@ -136,7 +136,7 @@ def _nested(sessions: Sessions, alias: str, where: str) -> str:
 
 
 def _condition(dice: random.Random, column: Any) -> str:
-    """A WHERE over rows of sessions."""
+    """Return a WHERE clause over rows of sessions."""
     minutes = 5 * dice.randrange(8)
     at = f"TIMESTAMP '{(BEGINNING + timedelta(minutes=minutes)).strftime('%Y-%m-%d %H:%M:%S')}'"
     each = [
@@ -155,7 +155,7 @@ Written = tuple[str, str]
 
 
 def _twice(template: str, *sources: _Source) -> Written:
-    """A query for both, with `{0}` and `{1}` for the relations in FROM."""
+    """Return a query for the job and for DuckDB, with `{0}` and `{1}` replaced by the relations in FROM."""
     return template.format(*(each.sql for each in sources)), template.format(*(each.oracle for each in sources))
 
 
@@ -168,7 +168,7 @@ def _rows(dice: random.Random, query: SessionQuery, tables: Sequence[str]) -> Wr
 
 
 def _group(dice: random.Random, s: _Source) -> list[str]:
-    """What rows of sessions are grouped by: in any order, finer and coarser than sessions."""
+    """Return grouping columns in any order, finer or coarser than sessions."""
     windows = dice.choice(
         [
             ["window_start", "window_end"],
@@ -210,7 +210,7 @@ def _grouped(dice: random.Random, query: SessionQuery, tables: Sequence[str]) ->
 
 
 def _regrouped(dice: random.Random, query: SessionQuery, tables: Sequence[str]) -> Written:
-    """Groups of groups."""
+    """Return an aggregate over an aggregate."""
     s = _source(dice, query, tables)
     start, end, k = (s.column(name) for name in ("window_start", "window_end", "k"))
     inner = f"SELECT {k} AS k, {start} AS b, {end} AS e, COUNT(*) AS n FROM {{0}} GROUP BY {k}, {start}, {end}"
@@ -259,7 +259,7 @@ def _joined(dice: random.Random, query: SessionQuery, tables: Sequence[str]) -> 
 
 
 def _asked(dice: random.Random, query: SessionQuery, tables: Sequence[str]) -> Written:
-    """Sessions in a subquery."""
+    """Return a query with sessions in a subquery."""
     a, b = _source(dice, query, tables), _source(dice, query, tables)
     same = f"{a.column('k')} = {b.column('k')}"
     if dice.random() < 0.5:

@@ -1,7 +1,7 @@
-"""What sessions are tested with: inputs whose rows have times close to each other, and the definition.
+"""Test support for sessions: inputs whose rows have times close to each other, and the definition.
 
-Rows are (id, partition, value), and `time` says when a row was; with its window it is (id, partition, value, start), or
-(id, partition, value, start, end).
+Rows are (id, partition, value), and `time` computes the time of a row. With its window a row is (id, partition, value,
+start) or (id, partition, value, start, end).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tests.oracle.inputs import Input
 
 
 def time(row: Row) -> int:
-    """When a row was: before the epoch or after it, and so that values share times."""
+    """Return the time of a row: before or after the epoch, with times shared by different rows."""
     return 7 * (row[2] or 0) + 3 * (row[0] or 0) - 11
 
 
 def times(payloads: pa.BinaryArray) -> Int64s:
-    """The times of packed rows."""
+    """Return the times of packed rows."""
     return np.array([time(unpack(payload)) for payload in payloads.to_pylist()], np.int64)
 
 
 def started(payloads: pa.BinaryArray, *windows: Int64s) -> pa.BinaryArray:
-    """Packed rows with their starts, and their ends, as last columns."""
+    """Append to packed rows their window starts and, if given, ends as last columns."""
     columns = (column.tolist() for column in windows)
     return binary(payload + pack(window) for payload, *window in zip(payloads.to_pylist(), *columns, strict=True))
 
@@ -44,7 +44,7 @@ def spec(
     refreshes: bool = False,
     ends: bool = False,
 ) -> SessionSpec:
-    """Sessions of these rows, which a watermark in the unit of their times may close."""
+    """Return sessions of these rows; a watermark in the unit of their times may close them."""
     until = functools.partial(_until, gap) if closes else None
     return SessionSpec(
         gap,
@@ -65,9 +65,9 @@ def _until(gap: int, payloads: pa.BinaryArray) -> Int64s:
 
 
 def in_sessions(rows: Iterable[Row], gap: int, *, ends: bool = False) -> Counter[Row]:
-    """The definition: a row with the time of the first of those of which none comes more than a gap after another.
+    """Return each row with the start of its session: within a session, times are at most one gap apart (definition).
 
-    With `ends` also with that of the last of them, and a gap.
+    With `ends`, also return the session's last time plus the gap.
     """
     found: Counter[Row] = Counter()
     last: dict[int | None, tuple[int, int]] = {}

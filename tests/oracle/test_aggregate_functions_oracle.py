@@ -1,11 +1,11 @@
-"""Every aggregate function by its definition: a few lines of Python over the rows that are there, in exact arithmetic.
+"""Every aggregate function against its definition: a few lines of exact Python arithmetic over the current rows.
 
-Random changelogs of tables of each sort, with duplicates, NULLs and NaN, cut into random batches, with and without sums
-in each task first: after every batch each group has what the definition says. Floating point results are the exact ones
-but for a few units in the last place.
+Random changelogs of several kinds of tables, with duplicates, NULLs and NaN, are cut into random batches, with and
+without local pre-aggregation. After every batch each group must have the result that the definition says.
+Floating-point results may differ from the exact ones in the last few digits.
 
-What a batch takes away and brings back has not gone. So a row has arrived with the batch since which it is there, and
-among those of one batch in their order; where equal ones go, the oldest do.
+A row that a batch retracts and inserts again counts as unchanged. The order of arrival is by the batch since which a
+row has been present, then by the order within the batch. Of equal rows, the oldest are retracted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ULPS = 1e-14
 
 @dataclass(frozen=True)
 class Source:
-    """A table, what its rows are grouped by, and its columns in the part of two numbers and of text."""
+    """A table, its grouping column, and the columns that serve as x, y (numbers) and s (text)."""
 
     table: str
     group: str
@@ -56,7 +56,7 @@ SOURCES = (
 
 
 def _order(value: Any) -> Any:
-    """What compares as SQL does: NaN is the greatest."""
+    """Return a sort key that compares as SQL does: NaN is the greatest value."""
     if isinstance(value, str):
         return value.encode()
     return (math.isnan(value), 0 if math.isnan(value) else value)
@@ -71,7 +71,7 @@ def _xs(rows: Rows) -> list[Any]:
 
 
 def _moments(function: Callable[[int, Any], Fraction | None], least: int = 1) -> Callable[[Rows], float | None]:
-    """A definition over the number of values and the sums of products of distances from their means."""
+    """Return a definition over the number of values and the sums of products of their distances from the means."""
 
     def of(rows: Rows) -> float | None:
         pairs = [(Fraction(y), x) for x, y, _ in rows if x is not None and y is not None]
@@ -117,7 +117,7 @@ def _discrete(values: list[Any], p: float) -> Any:
 
 
 def _mode(values: list[Any]) -> Any:
-    """The first of those that are there most often."""
+    """Return the most frequent value; of several, the first."""
     times = Counter(map(_order, values))
     return next((each for each in values if times[_order(each)] == max(times.values())), None)
 
@@ -131,7 +131,7 @@ def _texts(rows: Rows) -> list[Any]:
 
 
 def _by_y(rows: Rows) -> list[Any]:
-    """The texts by y, the greatest first and NULL last, and then in their own order."""
+    """Return the texts by y, greatest first and NULL last, then in their own order."""
     there = [row for row in rows if row[2] is not None]
     return [s for _, _, s in sorted(there, key=lambda row: (row[1] is None, -(row[1] or 0), _order(row[2])))]
 
@@ -142,7 +142,7 @@ def _joined(texts: list[Any], separator: str) -> str | None:
 
 @dataclass(frozen=True)
 class Defined:
-    """A call over columns x, y and s, and what it means; `any_of` gives all results that there may be."""
+    """A call over columns x, y and s, and its definition; with `any_of` the definition returns all allowed results."""
 
     sql: str
     meaning: Callable[[Rows], Any]
@@ -214,7 +214,7 @@ DEFINED = (
 def test_each_function_is_what_its_definition_says_after_every_batch(
     source: Source, form: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Groups, partitions and all rows have what the definitions say of the rows that are there."""
+    """Groups, partitions and all rows have the results that the definitions give for the current rows."""
     if seed % 2:
         monkeypatch.setattr(partial_aggregate, "WORTH", 100.0)
     names = {"x": source.x, "y": source.y, "s": source.s}
@@ -246,7 +246,7 @@ def _columns(source: Source) -> list[str]:
 
 
 def _arrived(before: list[dict[str, Any]], rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, Any]]:
-    """The rows in the order of their arrival: of those that were there the latest that are, and then others."""
+    """Return the rows in order of arrival: those that were present before (the latest of equal ones), then new ones."""
 
     def seen(row: dict[str, Any]) -> str:
         return repr([_plain(row[column]) for column in columns])
@@ -270,7 +270,7 @@ def _key(written: Any, groups: dict[Any, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """0.0 for -0.0, which are equal."""
+    """Return 0.0 for -0.0, since SQL treats them as equal."""
     return value + 0.0 if isinstance(value, float) else value
 
 

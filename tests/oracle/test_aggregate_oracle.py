@@ -1,9 +1,10 @@
-"""The aggregate against DuckDB: what all batches so far emitted must be what SQL says about the input so far.
+"""The aggregate against DuckDB: the output of all batches so far must fold to the SQL result over the input so far.
 
-Each case is a random changelog over random calls, with strong and weak hashes, with segments of a few rows, in one
-phase, or in two with some changes that skip the first, by a key or over everything. The input is exact, as operators
-upstream emitted it. These tests see sums that do not come back, extremes that are lost or kept, values counted twice,
-groups that stay or go wrongly, output that is not net.
+Each case is a random changelog over random calls, with strong and weak hashes and segments of a few rows. The aggregate
+runs in one phase, or in two phases where some changes skip the first, per key or globally. Every retraction of the
+input matches a row, as upstream operators guarantee. These tests detect sums that do not return to their old value,
+extremes that are lost or kept too long, values counted twice, groups that are wrongly kept or dropped, and output that
+is not net.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ INPUT = Input("multiset", by_seq=False)
 
 @dataclass(frozen=True)
 class Case:
-    """What is aggregated, how, and under which hash."""
+    """The calls, how they are computed, and the hash."""
 
     aggregates: tuple[Aggregated, ...]
     retracts: bool
@@ -60,14 +61,14 @@ def test_the_result_is_what_sql_says_after_every_batch(
         generator = trial.generator
         hashed = generator.choice(changelogs.HASHES)
         chosen = tuple(generator.sample(AGGREGATES, generator.randint(0, 6)))
-        # A hash that other keys share is no hash of the empty key.
+        # The global aggregate uses the strong hash: no other key may share the hash of the empty key.
         case = Case(chosen, retracts, two_phase, is_global, changelogs.strong_hash if is_global else hashed)
         batches = exact(random_batches([INPUT], trial.seed, batches=8), retracts=retracts)
         trial.check(functools.partial(_difference, database, case), batches, case)
 
 
 def exact(batches: Batches, *, retracts: bool) -> Batches:
-    """The same without retractions that find nothing, or without any."""
+    """Drop unmatched retractions, or all retractions."""
     state, result = Materialised(INPUT), []
     for batch in batches:
         unmatched = state.apply(batch)
@@ -76,7 +77,7 @@ def exact(batches: Batches, *, retracts: bool) -> Batches:
 
 
 def columns(batch: list[Change], case: Case) -> Batch:
-    """The batch as the operator takes it: NULLs are equal, and of the global aggregate all keys are."""
+    """Return the batch as the operator takes it: NULL keys are equal, and the global aggregate has one key."""
     given = changelogs.split(batch, lambda part: _keyed(part, case))
     if not case.two_phase:
         return given
@@ -94,7 +95,7 @@ def _keyed(batch: Sequence[Change], case: Case) -> Changes:
 
 @finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
-    """What is wrong with the aggregate on these batches; None if nothing is, or if a retraction finds nothing."""
+    """Return how the aggregate's output is wrong on these batches; None if it is right or a retraction is unmatched."""
     work = Work(Aggregate(spec_of(case.aggregates, retracts=case.retracts, is_global=case.is_global)))
     folded, table, views = Materialised(INPUT), Table(), []
     for number, batch in enumerate(batches):
@@ -110,7 +111,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
 
 
 def _sql(database: duckdb.DuckDBPyConnection, case: Case, rows: Table, batches: int) -> Views:
-    """The view after each batch, as DuckDB computes it."""
+    """Return the view after each batch, computed by DuckDB."""
     texts = pa.array([None if row[3] is None else TEXTS[row[3]] for row in rows], pa.string())
     registered(database, "input", rows, "id", "k", "v", t=texts)
     selected = ", ".join(["batch", "NULL" if case.is_global else "k", *(one.sql for one in case.aggregates)])

@@ -1,8 +1,8 @@
-"""The aggregate against its naive form under a driven clock: groups that expire as a whole and begin anew.
+"""The aggregate against its naive form under a driven clock: groups expire as a whole and begin again empty.
 
-The definition: a group is the rows since it began, and is forgotten with all of them when it has not changed for the
-TTL; what was emitted stays. These tests see values that outlive their group or die before it, results that are taken
-back though they were forgotten, and state that is left behind.
+By definition a group consists of the rows since it began. If it does not change for the TTL, it is dropped with all its
+rows; its output stays. These tests detect values that outlive their group or are dropped before it, retractions of
+results of expired groups, and state that is left behind.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NAIVE = {
 
 
 def test_what_each_batch_emits_is_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch emits the changes and refreshes that the naive aggregate does."""
+    """Every batch emits the same changes and refreshes as the naive aggregate."""
     candidates = [one for one in AGGREGATES if one.sql in NAIVE]
     for trial in trials("aggregate with a clock", seeds(30), monkeypatch, least_rows=2):
         generator = trial.generator
@@ -59,7 +59,7 @@ def test_what_each_batch_emits_is_what_the_definition_says(monkeypatch: pytest.M
 
 
 def test_nothing_is_left_of_groups_that_expired() -> None:
-    """Twice the TTL after the last change all stores can be emptied, and are by the next batch."""
+    """Once the TTL has passed since the last change twice over, the next batch empties all stores."""
     work = Work(Aggregate(spec_of(AGGREGATES, ttl_ms=10)), folds=False)
     case = Case(AGGREGATES, retracts=True, two_phase=False, is_global=False, hashed=strong_hash)
     for now, batch in enumerate(random_batches([INPUT], "expired", batches=5)):
@@ -69,18 +69,18 @@ def test_nothing_is_left_of_groups_that_expired() -> None:
 
 
 class _Naive:
-    """The groups, each with its rows and when it was last changed."""
+    """The groups, each with its rows and the time of its last change."""
 
     def __init__(self, ttl_ms: int) -> None:
         self._ttl_ms = ttl_ms
         self.groups: dict[int | None, tuple[Counter[Row], int]] = {}
 
     def expire(self, now: int) -> None:
-        """Forget the groups whose time has come."""
+        """Drop the groups whose TTL has expired."""
         self.groups = {key: group for key, group in self.groups.items() if group[1] + self._ttl_ms > now}
 
     def step(self, key: int | None, row: Row, sign: int, now: int) -> None:
-        """Add or take away a row."""
+        """Add or remove a row."""
         rows = self.groups.get(key, (Counter(), 0))[0]
         rows[row] += sign
         self.groups[key] = (rows, now)
@@ -88,7 +88,7 @@ class _Naive:
             del self.groups[key]
 
     def apply(self, batch: Sequence[Change], now: int) -> None:
-        """Count a batch in; a refresh writes the group that its row is of, if there is one."""
+        """Apply a batch; a refresh updates the time of the row's group if the group exists."""
         for change in sorted(batch, key=lambda change: -change.sign):
             if change.sign:
                 self.step(change.row[1], change.row, change.sign, now)
@@ -98,7 +98,7 @@ class _Naive:
 
 
 def _without_forgotten(batches: Batches, ttl_ms: int) -> Batches:
-    """The same without retractions of rows that are not there, or no longer."""
+    """Drop retractions of rows that are not present or have expired."""
     naive, result = _Naive(ttl_ms), []
     for now, batch in timed(batches):
         naive.expire(now)
@@ -122,7 +122,7 @@ def _results(naive: _Naive, aggregates: tuple[Aggregated, ...]) -> dict[int | No
 
 @finding
 def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
-    """What is wrong with the aggregate on these batches; None if nothing is, or if a retraction finds nothing."""
+    """Return how the aggregate's output is wrong on these batches; None if it is right or a retraction is unmatched."""
     if _without_forgotten(batches, ttl_ms) != batches:
         return None
     work = Work(Aggregate(replace(spec_of(case.aggregates, ttl_ms=ttl_ms), refreshes=True)), folds=False)

@@ -1,7 +1,8 @@
-"""`on_expire: retract` against DuckDB: after every batch the result is the SQL over the rows that are alive.
+"""`on_expire: retract` against DuckDB: after every batch the result equals the SQL over the rows that have not expired.
 
-The model keeps the rows of each table with the time at which each was written: by key where there is one, else as a
-multiset of which a retraction takes the oldest. The clock is driven, also by batches without rows and by long pauses.
+The model keeps the rows of each table with the time at which each was written. With a primary key there is one row per
+key. Otherwise the rows are a multiset, and a retraction removes the oldest equal row. The clock is driven by the test;
+there are batches without rows and long pauses.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TTLS = {"a": 5, "b": 9}
 
 @dataclass
 class Alive:
-    """The rows of a table, each with the time at which it was last written; those of one key replace each other."""
+    """The rows of a table, each with the time of its last write; with a primary key, rows replace each other."""
 
     name: str
     mode: Mode
@@ -40,17 +41,17 @@ class Alive:
 
     @property
     def declared(self) -> str:
-        """The table in a job file."""
+        """Return the table as a job file declares it."""
         key = ", primary_key: [id]" if self.keyed else ""
         exact = ", exact: true" if self.exact else ""
         return f"{{mode: {self.mode}{key}{exact}, ttl: {TTLS[self.name]}ms, columns: {COLUMNS}}}"
 
     def expire(self, now: int) -> None:
-        """Let the rows go whose time is over."""
+        """Drop the rows whose TTL has expired."""
         self.rows = [(at, row) for at, row in self.rows if at + TTLS[self.name] > now]
 
     def changes(self, now: int, count: int) -> list[Line]:
-        """So many random changes at this time, which are taken in."""
+        """Return so many random changes at this time, and apply them to the model."""
         return [line for _ in range(count) for line in self._change(now)]
 
     def _change(self, now: int) -> list[Line]:
@@ -60,7 +61,7 @@ class Alive:
             return [self._take(old[1], "-D")]
         row: Row = (dice.randint(0, 6), dice.choice([None, 1, 1, 2, 3]), dice.choice([None, 1, 2, 2, 3]))
         if old is not None and number < 0.5:
-            # Written again as it is, or with another value.
+            # Written again unchanged, or with another value.
             row = old[1] if dice.random() < 0.6 else (old[1][0], old[1][1], row[2])
         lines = []
         if self.mode == "append":
@@ -85,12 +86,12 @@ class Alive:
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """A row as a line of a file has it."""
+    """Return a row in the form of a line of a JSON file."""
     return dict(zip(("id", "k", "v"), row, strict=True))
 
 
 def over(sql: str, tables: Sequence[Alive]) -> Counter[tuple[Any, ...]]:
-    """What DuckDB says."""
+    """Return DuckDB's result over the rows that have not expired."""
     there = {table.name: ("id BIGINT, k BIGINT, v BIGINT", [row for _, row in table.rows]) for table in tables}
     return Counter(answer(sql, there))
 
@@ -131,7 +132,7 @@ TABLES: list[tuple[Mode, bool, bool]] = [
 @pytest.mark.parametrize(("mode", "keyed", "exact"), TABLES)
 @pytest.mark.parametrize("sql", QUERIES)
 def test_the_result_is_sql_over_the_rows_alive(tmp_path: Path, sql: str, mode: Mode, keyed: bool, exact: bool) -> None:
-    """After every batch, with restarts in between, until nothing is left of tables or state."""
+    """After every batch, with restarts, the result equals SQL over the unexpired rows; at the end no state is left."""
     for dice in drawn(f"{sql} {mode} {keyed} {exact}", seeds()):
         other = dice.choice(TABLES)
         tables = [Alive("a", mode, keyed, exact, dice), Alive("b", *other, dice)]
@@ -156,6 +157,6 @@ def test_the_result_is_sql_over_the_rows_alive(tmp_path: Path, sql: str, mode: M
         for table in tables:
             table.expire(now)
         assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), "in the end"
-        # One row over all rows stays, and so do those by which IN counts.
+        # An aggregate over all rows keeps its one row, and so do the counts that decide IN.
         if "GROUP BY" in sql or not any(word in sql for word in ("COUNT", "IN (")):
             assert not any(size.rows for size in query.engine.state.values())

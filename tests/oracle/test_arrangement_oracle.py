@@ -1,9 +1,9 @@
 """The arrangement against a plain dict of multisets: random batches, merges, TTL, restarts and lost batches.
 
-After every batch all live rows, the blobs in the store and the merge work are compared. These tests see rows lost or
-doubled in a merge, in particular one that rests between batches; blobs deleted too early or never; work beyond the
-fuel; rows that stay visible after their time; and equal rows miscounted where they are counted, after the batches of a
-version that kept them severally too.
+After every batch the test compares all live rows, the blobs in the store and the merge work. It detects rows lost or
+duplicated in a merge, in particular in a merge that is paused between batches. It also detects blobs deleted too early
+or never, work beyond the fuel, and rows visible after they expire. Layouts that count equal rows are checked as well,
+also over state of an older version that stored equal rows one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ord
 BATCHES = 24
 Top = tuple[int, Entries | None]
 TOPS: tuple[Top, ...] = tuple(itertools.product((1, 3, 1000), (None, Entries.empty())))
-"""How many rows are enough, and what has come; the last one reads everything."""
+"""How many rows are enough, and the incoming entries; the last combination reads everything."""
 
 Entry = tuple[bytes | None, bytes, bytes, int, int, int]
 """Key, sub-key, payload, written_at, seq, mark."""
@@ -40,7 +40,7 @@ Entry = tuple[bytes | None, bytes, bytes, int, int, int]
 
 @dataclass
 class Kind:
-    """How an arrangement is opened; `severally` as before equal rows were counted."""
+    """The way an arrangement is opened; with `severally`, equal rows are stored one by one, as older versions did."""
 
     layout: Layout
     ttl_ms: int | None
@@ -49,11 +49,11 @@ class Kind:
 
     @property
     def counts(self) -> bool:
-        """Whether equal rows are told apart by nothing but their marks."""
+        """Return whether equal rows are counted, so that only their marks distinguish them."""
         return self.ttl_ms is None and (self.layout == "multiset" or self.by_number)
 
     def open(self, store: MemoryStore, now: int) -> Arrangement:
-        """With one of the TTLs the rows of a place are kept latest first."""
+        """Open the arrangement; with one of the TTLs the rows of a place are ordered latest first."""
         latest_first = self.ttl_ms == 40
         arrangement = Arrangement(
             store,
@@ -65,7 +65,7 @@ class Kind:
         return arrangement
 
     def alike(self, rows: Counter[Entry]) -> Counter[Entry]:
-        """The rows without what may be that of another one which is equal."""
+        """Return the rows without the columns in which counted equal rows may be exchanged (written_at, seq)."""
         if not self.counts:
             return rows
         found: Counter[Entry] = Counter()
@@ -81,7 +81,7 @@ class Kind:
 def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
     number: int, layout: Layout, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Live rows equal the dict's after every batch, the store holds what is needed, and no batch merges too much."""
+    """Live rows equal the dict's after every batch, the store has only needed blobs, and merge work is bounded."""
     monkeypatch.setattr(segment, "SEGMENT_ROWS", segment_rows)
     monkeypatch.setattr(compaction, "SMALL_RUN", 2)
     monkeypatch.setattr(compaction, "FUEL", 2)
@@ -94,7 +94,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
         changing.kind.severally = batch < old_batches
         shrinks = batch > BATCHES * 2 // 3 or generator.random() < 0.2
         before, live = changing.store.copy(), changing.live
-        # A batch that does not commit leaves the store as it was, and comes again, in another form.
+        # A batch that does not commit leaves the store unchanged, and runs again with other contents.
         for _ in range(1 + (generator.random() < 0.1)):
             changing.store, changing.live = before.copy(), live
             changing.batch(segment_rows, shrinks=shrinks)
@@ -106,7 +106,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
 
 @dataclass
 class Changing:
-    """A store under random changes, and the rows that an arrangement has to find in it."""
+    """A store under random changes, and the rows that an arrangement must find in it."""
 
     generator: random.Random
     kind: Kind
@@ -118,19 +118,19 @@ class Changing:
 
     @classmethod
     def of(cls, generator: random.Random, layout: Layout, ttl_ms: int | None) -> Changing:
-        """An empty store; random are the number of keys, and whether the order is by number."""
+        """Return an empty store with a random number of keys; the order may be by number."""
         by_number = layout == "ordered" and generator.random() < 0.5
         keys = [b"key %d" % number for number in range(generator.choice([1, 4, 40]))]
         return cls(generator, Kind(layout, ttl_ms, by_number, severally=False), [None, *keys])
 
     def pass_time(self, ms: int) -> None:
-        """Forget the rows that expire meanwhile."""
+        """Advance the clock and drop the rows that expire meanwhile."""
         self.now += ms
         ttl = self.kind.ttl_ms
         self.live = Counter({row: count for row, count in self.live.items() if ttl is None or row[3] + ttl > self.now})
 
     def batch(self, segment_rows: int, *, shrinks: bool) -> None:
-        """Append random rows and retractions, which merges no more than they pay for."""
+        """Append random rows and retractions, and check that merges stay within the fuel that these rows pay for."""
         generator, before, step = self.generator, self.live, Counter[Entry]()
         for _ in range(generator.choice([0, 1, 3, 12])):
             if self.live and generator.random() < (0.8 if shrinks else 0.3):
@@ -142,11 +142,11 @@ class Changing:
             self.live = Counter({one: count for one, count in (before + step).items() if count})
         finished = _finish(self.store, self.kind, self.now, step)
         appended = sum(1 for count in step.values() if count)
-        # Rows of one place and seq are merged in one go; here there are up to four.
+        # Rows of one place and seq are merged together; here there are up to four of them.
         assert finished.merged_rows <= compaction.FUEL * appended + max(segment_rows, 4), "merged beyond the fuel"
 
     def assert_nothing_is_left(self) -> None:
-        """Retract all rows: no blobs are left, at the latest when what was retracted has expired."""
+        """Retract all rows and check that no blobs are left, at the latest once the retracted rows have expired."""
         _finish(self.store, self.kind, self.now, Counter({entry: -count for entry, count in self.live.items()}))
         if self.kind.ttl_ms is None:
             assert list(self.store) == [], "blobs are left although all rows were retracted"
@@ -167,10 +167,10 @@ def _assert_state(kind: Kind, store: MemoryStore, now: int, live: Counter[Entry]
 
 
 def _assert_top(kind: Kind, arrangement: Arrangement, hashes: Uint64s, live: Counter[Entry], top: Top) -> None:
-    """What is read from the top is all there is up to some place, and in the end everything."""
+    """Check that a scan from the top returns all rows up to its reach, and in the end every row."""
     firsts, everything = arrangement.firsts(hashes), _entries(live, kind.layout)
     for enough, come in (top, TOPS[-1]):
-        # Where rows are counted, those of an order key are read together.
+        # If rows are counted, those with one order key are read together.
         divides = come is not None and not kind.counts
         found, reach = arrangement.scan_prefix(firsts, enough, Entries.empty(), come if divides else None)
         assert kind.alike(_read(found)) == kind.alike(_read(everything.filter(reach.holds(everything))))

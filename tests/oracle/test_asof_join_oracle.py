@@ -1,7 +1,7 @@
-"""As-of joins against their definition: after every batch, however the changes of both sides are cut.
+"""As-of joins against their definition after every batch, for any split of both sides' changes into batches.
 
-Half the changes are rows that come again, go, or go without being there, at times so close to each other that most
-change what other rows take; with strong and weak hashes and segments of a few rows.
+Half of the changes are repeated inserts, retractions and unmatched retractions. Times are so close to each other that
+most changes alter the matches of other rows. Hashes are strong and weak, and segments have a few rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _difference(
     padded: bool,
     versions: Deletes | None,
 ) -> str | None:
-    """What is wrong with the operator on these batches; None if nothing is."""
+    """Return how the operator's output is wrong on these batches; None if it is right."""
     work = Work(AsofJoin(spec(comparison, *sides, padded=padded, versions=versions)))
     left, right = NaiveSide(sides[0], None), NaiveSide(sides[1], None)
     table = None if versions is None else Versions(versions)
@@ -76,7 +76,7 @@ def _difference(
 def test_left_rows_that_have_expired_stay_as_they_are(
     comparison: Comparison, padded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a TTL a left row is corrected while it lives, and what was written again is refreshed, if it is there."""
+    """With a TTL a left row is corrected until it expires; rows written again are refreshed if they exist."""
     ttl_ms = 3
     for trial in trials(f"asof with a clock, {comparison}, {padded}", seeds(20), monkeypatch):
         sides = [Input("multiset", by_seq=True) for _ in range(2)]

@@ -1,7 +1,7 @@
-"""Deletes that name a key alone, of rows that are let go of because of their time: SQL over the rows that are there.
+"""Deletes that carry only a key, for rows that are evicted by their time: the result equals SQL over the current rows.
 
-The watermark is far behind, so that nothing is late. Half of the deletes bring their row, which says nothing: those of
-an upsert topic are by key.
+The watermark is far behind, so that no row is late. Half of the deletes carry their row. That row is ignored, since
+deletes of an upsert topic are by key.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ QUERIES = {
 @pytest.mark.parametrize("null", ["", " NOT NULL"], ids=["may be NULL", "not NULL"])
 @pytest.mark.parametrize("name", QUERIES)
 def test_they_take_back_what_is_there(tmp_path: Path, name: str, null: str) -> None:
-    """Also where the time is never NULL, and so what comes in its place in a delete is a time like any other."""
+    """A delete by key retracts the stored row, also if the time is NOT NULL and the delete has a placeholder."""
     sql = f"SELECT a.id AS id, b.id AS other FROM a {QUERIES[name]}"
     for dice in drawn(f"{name}{null}", seeds(3)):
         query = Clocked.of(job_of(tmp_path, JOB.format(sql=sql, null=null)))
@@ -63,7 +63,7 @@ def test_they_take_back_what_is_there(tmp_path: Path, name: str, null: str) -> N
 
 
 def change(dice: random.Random, there: dict[str, dict[int, datetime]]) -> Line:
-    """A row comes, is written again or goes."""
+    """Return a random insert, update or delete, and apply it to `there`."""
     table, key = dice.choice("ab"), dice.randrange(4)
     time = "ts" if table == "a" else "since"
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=dice.randrange(480))

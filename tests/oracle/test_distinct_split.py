@@ -1,4 +1,4 @@
-"""COUNT(DISTINCT) of a hot group split by its values: two aggregates in a row against the one that does it at once."""
+"""COUNT(DISTINCT) of a hot group split by its values: two aggregates in sequence against one that counts directly."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _by(key: pa.BinaryArray, rows: Rows | Changes) -> Changes:
 
 @pytest.mark.parametrize("number", seeds(5))
 def test_a_distinct_count_is_a_count_over_distinct_rows(number: int) -> None:
-    """SELECT DISTINCT k, v, then COUNT(v) by k in two phases, gives what COUNT(DISTINCT v) by k does."""
+    """SELECT DISTINCT k, v followed by COUNT(v) per k in two phases gives the same as COUNT(DISTINCT v) per k."""
     seed = f"distinct split, {number}"
     print(f"seed '{seed}'")
     distinct = next(one for one in AGGREGATES if one.sql == "count(DISTINCT v)")

@@ -1,7 +1,8 @@
-"""Expiry against its definition: after every batch, the rows of the input that are alive.
+"""Expiry against its definition: after every batch the output equals the rows of the input that have not expired.
 
-What is alive is said by `NaiveSide`, one row at a time. Rows are written again, replaced, taken back before they expire
-and after; batches come without rows, and after long pauses. Of what is due only a part may go at a time.
+`NaiveSide` defines which rows are alive, one row at a time. Rows are refreshed, replaced, and retracted before and
+after they expire. Some batches have no rows, some follow a long pause. The number of rows that may expire in one batch
+can be limited.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ INPUTS = [
 
 @pytest.mark.parametrize("of", INPUTS, ids=str)
 def test_each_batch_emits_what_changes_among_the_rows_alive(of: Input, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch emits the difference between the rows after it and before it, and refreshes of those written."""
+    """Every batch emits the difference between the rows before and after it, and refreshes of rewritten rows."""
     for trial in trials(f"expiry, {of}", seeds(25), monkeypatch):
         hashed = trial.generator.choice(changelogs.HASHES)
         batches = with_refreshes(random_batches([of], trial.seed, batches=12), trial.seed)
@@ -45,7 +46,7 @@ def test_each_batch_emits_what_changes_among_the_rows_alive(of: Input, monkeypat
 
 @finding
 def _difference(of: Input, hashed: changelogs.Hash, batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches, whose times depend on their number; None if nothing is."""
+    """Return how the output is wrong on these batches, whose times depend on their numbers; None if it is right."""
     work, naive = Work(Expiry(Side(of.layout, TTL, of.by_seq), refreshes=True)), NaiveSide(of, TTL)
     for now, batch in timed(batches):
         before = naive.stored
@@ -68,7 +69,7 @@ def _difference(of: Input, hashed: changelogs.Hash, batches: Batches) -> str | N
 
 @pytest.mark.parametrize("only_comes", [True, False])
 def test_rows_that_only_come_go_in_their_time(only_comes: bool) -> None:
-    """With the agenda alone, and with the rows beside it; in the end nothing is left."""
+    """Rows of an append input expire on time, with or without stored rows, and in the end no state is left."""
     for number in seeds(10):
         generator = random.Random(f"arrivals {number}")
         work = Work(Expiry(Side("multiset", TTL), only_comes=only_comes))
@@ -86,7 +87,7 @@ def test_rows_that_only_come_go_in_their_time(only_comes: bool) -> None:
 
 @pytest.mark.parametrize("only_comes", [True, False])
 def test_after_a_pause_the_oldest_go_first(only_comes: bool) -> None:
-    """Those of one batch go together; what is due and has not gone is alive, can be taken back, and is due at once."""
+    """Rows of one batch expire together; a due row that is still alive can be retracted, and is due at once."""
     work = Work(Expiry(Side("multiset", TTL), only_comes=only_comes, most=3))
     table = Input("multiset", by_seq=False).table
 
@@ -111,7 +112,7 @@ def test_after_a_pause_the_oldest_go_first(only_comes: bool) -> None:
 
 
 def test_a_ttl_may_be_made_longer_or_shorter() -> None:
-    """Rows that are there go by the new one, and what has gone does not come back."""
+    """Existing rows follow a new TTL, and a row that has expired does not return."""
     table = Input("one row per key", by_seq=True).table
     work = Work(Expiry(Side("one row per key", TTL)))
 

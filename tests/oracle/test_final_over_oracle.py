@@ -1,8 +1,8 @@
-"""OVER and ranks by a time with final rows, against DuckDB over what a model of time lets through.
+"""OVER and ranks by a time with final rows, against DuckDB over the rows that a model of time accepts.
 
-The model: a row is late once the watermark, as it was before its batch, has passed its time; all others are accepted.
-The result after a batch is the query over all that has been accepted whose time the watermark has passed, of rows whose
-frames look ahead those that it has passed by so much; and nothing that has come out ever goes.
+In the model, a row is late if the watermark before its batch has passed its time; all other rows are accepted. The
+result after a batch is the query over the accepted rows whose time the watermark has passed. If frames look ahead, the
+watermark must have passed the time by that much more. An emitted row is never retracted.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ QUERIES: dict[str, tuple[int, str]] = {
         f"SELECT id, s, SUM(s) OVER (PARTITION BY v ORDER BY ts) AS t FROM (SELECT *, SUM(v) OVER ({BY}) AS s FROM a)",
     ),
 }
-"""Queries, and how many seconds they look ahead."""
+"""Queries, each with the seconds that it looks ahead."""
 
 Row = tuple[int, int | None, int | None, datetime]
 
@@ -104,13 +104,13 @@ Row = tuple[int, int | None, int | None, datetime]
 def running(
     folder: Path, sql: str, sink: str = "mode: append", *, mode: str = "append", mark: str = "", columns: str = COLUMNS
 ) -> Clocked:
-    """The query, by default into an append sink."""
+    """Return the query, by default with an append sink."""
     table = f"mode: {mode}, columns: {columns}, {mark or 'watermark: {column: ts, delay: 4s}'}"
     return query_of(folder, sql, sink, {"a": table})
 
 
 def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[int, Row]]:
-    """Changes of rows out of order, many with equal times, some late; a third are taken back."""
+    """Return changes out of order, many with equal times, some late; in mode retract about a third are retractions."""
     now, live, found = START, list[Row](), list[tuple[int, Row]]()
     for id_ in range(count):
         if mode == "retract" and live and dice.random() < 0.3:
@@ -125,12 +125,12 @@ def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[int, Ro
 
 
 def lines(batch: Sequence[tuple[int, Row]]) -> list[Line]:
-    """The changes as lines of a file."""
+    """Return the changes as lines of a file."""
     return as_lines(("a", sign, row) for sign, row in batch)
 
 
 def expected(sql: str, rows: list[tuple[int, Row]], until: datetime | None) -> Counter[tuple[Any, ...]]:
-    """What DuckDB makes of the rows, of those before a time."""
+    """Return DuckDB's result for the rows whose time is before `until`; None means all rows."""
     there = "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, arrival BIGINT", [(*row, at) for at, row in rows]
     sql = sql.format(arrival=", arrival", skip=" IGNORE NULLS", skips="")
     shown = f"SELECT r.* FROM ({sql}) r JOIN a USING (id) WHERE a.ts < ?"
@@ -140,7 +140,7 @@ def expected(sql: str, rows: list[tuple[int, Row]], until: datetime | None) -> C
 @pytest.mark.parametrize("mode", ["append", "retract"])
 @pytest.mark.parametrize("name", QUERIES)
 def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, name: str, mode: str) -> None:
-    """With what DuckDB gives it over all rows that were not late."""
+    """A row's result is emitted once the watermark has passed it, and equals DuckDB's over rows that were not late."""
     ahead, sql = QUERIES[name]
     for dice in drawn(f"{name} {mode}", seeds(2)):
         query = running(tmp_path, sql.format(arrival="", skip="", skips="IGNORE NULLS"), mode=mode)
@@ -168,7 +168,7 @@ def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, na
 
 @pytest.mark.parametrize("name", ["running", "first times", "first by a value"])
 def test_few_at_a_time_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Where more is due than one batch lets out, nothing comes behind what belongs after it."""
+    """If more rows are due than one batch releases, no row is emitted after a row that must follow it."""
     monkeypatch.setattr(delay_until_final, "AT_ONCE", 3)
     _, sql = QUERIES[name]
     query = running(tmp_path, sql)
@@ -198,7 +198,7 @@ ABOVE = {
 
 @pytest.mark.parametrize("name", ABOVE)
 def test_what_is_let_out_later_is_not_late_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Where a watermark makes more due at once than one batch lets out, the result is as where it does not."""
+    """The result is the same whether all due rows are released in one batch or over several batches."""
     changed = changes_of(random.Random(name), "append", 60)
     rows: list[Row] = [(*row[:3], START + timedelta(milliseconds=at)) for at, (_, row) in enumerate(changed)]
 
@@ -218,7 +218,7 @@ def test_what_is_let_out_later_is_not_late_above(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_tail_of_each_partition_is_kept(tmp_path: Path, name: str) -> None:
-    """However many rows there were."""
+    """The state of OVER stays bounded however many rows a partition has had."""
     _, sql = QUERIES[name]
     query = running(tmp_path, sql.format(arrival="", skip="", skips="IGNORE NULLS"))
     sizes = []
@@ -232,7 +232,7 @@ def test_the_tail_of_each_partition_is_kept(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["range", "around"])
 @pytest.mark.parametrize("ttl", ["", ", ttl: 1d"])
 def test_a_partition_that_nothing_comes_to_is_let_go_of(tmp_path: Path, name: str, ttl: str) -> None:
-    """Where frames are lengths of time, however many partitions there were."""
+    """With frames of a time range, state stays bounded however many partitions there have been."""
     query = running(tmp_path, QUERIES[name][1], mark=f"watermark: {{column: ts, delay: 4s}}{ttl}")
     sizes = []
     for start in range(0, 800, 40):
@@ -247,7 +247,7 @@ def test_a_partition_that_nothing_comes_to_is_let_go_of(tmp_path: Path, name: st
 
 
 def test_windows_above_are_final(tmp_path: Path) -> None:
-    """The time goes on through OVER, also where it looks ahead."""
+    """The event time is preserved through OVER, also if its frame looks ahead."""
     for behind in ("CURRENT ROW", "INTERVAL '2' SECOND FOLLOWING"):
         sql = (
             "SELECT window_end, MAX(s) AS hi FROM TABLE(TUMBLE(TABLE o, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
@@ -284,14 +284,14 @@ def test_windows_above_are_final(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_others_are_refused(tmp_path: Path, sql: str, sink: str, mark: str, reason: str) -> None:
-    """With what stands in the way and what to write."""
+    """Other queries are refused; the message says why and how to fix it."""
     with pytest.raises(PlanError) as refused:
         running(tmp_path, sql, sink, mark=mark)
     assert reason in str(refused.value)
 
 
 def test_rows_without_a_time_are_to_be_left_out(tmp_path: Path) -> None:
-    """No watermark passes them."""
+    """A time column that may be NULL is refused until WHERE removes the NULLs, because no watermark passes a NULL."""
     nullable, sql = (
         COLUMNS.replace("ts: TIMESTAMP NOT NULL", "ts: TIMESTAMP"),
         f"SELECT id, SUM(v) OVER ({BY}) AS s FROM a",

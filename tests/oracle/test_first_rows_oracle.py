@@ -1,4 +1,4 @@
-"""The first rows by arrival into an append sink: a row that has been emitted stays, whichever partition lags behind."""
+"""The first rows by arrival into an append sink: an emitted row stays, whichever Kafka partition lags behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST = "SELECT id, k FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY 
 @pytest.mark.parametrize(("sql", "most"), [(FIRST.format(1), 1), (FIRST.format(2), 2)])
 @pytest.mark.parametrize("seed", range(10))
 def test_the_first_rows_of_each_batch_order_are_final(sql: str, most: int, seed: int, tmp_path: Path) -> None:
-    """Batches of several partitions, whose offsets are not in the order of the batches, give each partition's first."""
+    """The first rows of a key are those of the first batches, even if offsets of partitions are out of order."""
     dice = random.Random(seed)
     table = {"topic": "t", "mode": "append", "columns": {"id": "INT NOT NULL", "k": "INT NOT NULL"}}
     file = tmp_path / "job.yaml"

@@ -1,4 +1,4 @@
-"""GROUP BY the columns of a window in any order, and any of them, against windows in plain Python."""
+"""GROUP BY any columns of a window in any order, against windows computed in plain Python."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SOURCES = {
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_are_grouped_by_any_of_their_columns(tmp_path: Path, kind: str, source: str) -> None:
-    """In each order, with results that are corrected and with final ones."""
+    """Windows can be grouped by their columns in any order, with updating results and with final ones."""
     window, windows = KINDS[kind]
     changes = inserts("t", [{"id": n, "ts": each.isoformat()} for n, each in enumerate(TIMES, 1)])
     for number, columns in enumerate(GROUPS):

@@ -1,9 +1,9 @@
-"""Interval joins under watermarks against DuckDB over what a model of time lets through.
+"""Interval joins under watermarks against DuckDB over the rows that a model of time accepts.
 
-The model knows how far apart the times of a pair may lie. A row is late once the watermark, as it was before the batch,
-has passed the last time at which it could meet a row that is on time; what is not late is accepted, insertions and
-retractions alike. The result is SQL over what has been accepted so far. Where pads are held back, those are left out
-that may still be taken back: of rows that have not settled yet.
+The model knows how far apart the times of a pair may be. A row is late if the watermark before its batch has passed the
+last time at which the row could match a row that is on time. All other changes are accepted, insertions and retractions
+alike. The result is SQL over the changes accepted so far. If null-padded rows are delayed, the result lacks those that
+may still be retracted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 DELAY = timedelta(seconds=4)
 SECOND, MICRO, DAY = timedelta(seconds=1), timedelta(microseconds=1), timedelta(days=1)
 STRETCH = 21_600
-"""By how much time is stretched where it is a DATE: a second is six hours."""
+"""Factor by which times are stretched for DATE columns: a second becomes six hours."""
 NEVER = timedelta(days=40_000)
 
 NAMES = ("id", "k", "v", "ts", "n")
@@ -39,9 +39,9 @@ SIZES = (1, 2, 3, 8)
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much later the right time of a pair is than the left one: at least and at most; None for no bound.
+    """The least and the greatest difference between the right and the left time of a pair; None for no bound.
 
-    `slacks`: how far the times of left and right rows may lie behind the watermark.
+    `slacks`: how far the times of left and right rows may be behind the watermark.
     """
 
     earliest: timedelta | None
@@ -49,14 +49,14 @@ class Bounds:
     slacks: tuple[timedelta, timedelta] = (timedelta(), timedelta())
 
     def late(self) -> tuple[timedelta, timedelta]:
-        """How far a watermark passes the times of left and right rows until they are late."""
+        """Return how far the watermark must pass the times of left and right rows for them to be late."""
         left, right = self.slacks
         of_left = left if self.latest is None else max(left, self.latest + right)
         of_right = right if self.earliest is None else max(right, left - self.earliest)
         return of_left, of_right
 
     def settled(self) -> tuple[timedelta, timedelta]:
-        """How far it does until no match comes or goes."""
+        """Return how far the watermark must pass these times until matches can no longer change."""
         left, right = self.late()
         of_left = NEVER if self.latest is None else max(left, self.latest + right)
         of_right = NEVER if self.earliest is None else max(right, left - self.earliest)
@@ -65,7 +65,7 @@ class Bounds:
 
 @dataclass
 class Model:
-    """What has been accepted of each table, and how far time has come."""
+    """The accepted rows of each table and the progress of time."""
 
     bounds: Bounds
     time: str = "ts"
@@ -73,17 +73,17 @@ class Model:
     accepted: dict[str, Counter[Row]] = field(default_factory=lambda: {"a": Counter(), "b": Counter()})
 
     def watermark(self) -> datetime:
-        """That of both tables, in whole milliseconds."""
+        """Return the watermark over both tables, in whole milliseconds."""
         mark = min(self.marks.get(name, datetime.min.replace(tzinfo=UTC)) for name in "ab")
         return mark.replace(microsecond=mark.microsecond // 1000 * 1000)
 
     def moment(self, row: Row) -> datetime | None:
-        """The time of a row by which it is joined."""
+        """Return the time by which a row is joined."""
         found = row[4] if self.time == "n" else _utc(row[3].date()) if self.time == "d" else row[3]
         return None if found is None else _utc(found)
 
     def batch(self, changes: Sequence[Change]) -> None:
-        """Take in a batch; what it moves counts from its end on."""
+        """Apply a batch; the watermark that it advances takes effect after the batch."""
         before = self.watermark()
         for table, sign, row in changes:
             time = self.moment(row)
@@ -95,12 +95,15 @@ class Model:
                 self.marks[table] = max(self.marks.get(table, mark), mark)
 
     def query(self, sql: str) -> Counter[Row]:
-        """What the query is over what has been accepted."""
+        """Return the query's result over the accepted rows."""
         columns = "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, n TIMESTAMP"
         return Counter(answer(sql, {name: (columns, list(rows.elements())) for name, rows in self.accepted.items()}))
 
     def settled(self, result: Counter[Row], kind: str) -> Counter[Row]:
-        """The result without pads that may still go: rows are (left id, right id, left time, right time)."""
+        """Return the result without null-padded rows that may still be retracted.
+
+        Rows are (left id, right id, left time, right time).
+        """
         now, (of_left, of_right) = self.watermark(), self.bounds.settled()
 
         def waits(row: Row) -> bool:
@@ -119,7 +122,7 @@ def _utc(time: date) -> datetime:
 
 
 def changes_of(dice: random.Random, mode: str, count: int, time: str = "ts") -> list[Change]:
-    """Changes of both tables, out of order by some seconds, often at the very edge of an interval of another row."""
+    """Return changes of both tables, out of order by seconds, often exactly at the edge of another row's interval."""
     now, found = START, []
     live: dict[str, list[Row]] = {"a": [], "b": []}
     for id_ in range(count):
@@ -129,7 +132,7 @@ def changes_of(dice: random.Random, mode: str, count: int, time: str = "ts") -> 
             row = live[table].pop(-dice.randint(1, min(12, len(live[table]))))
             found.append((table, -1, row))
             continue
-        # Whole seconds, so that a watermark often comes to the very time at which something happens to a row.
+        # Whole seconds, so that the watermark often equals the exact time at which the state of a row changes.
         ts = now - timedelta(seconds=dice.choice((0, 0, 0, 4, 5, 9, 9, 14, 14, 19, 19, 24)))
         if live["a"] and dice.random() < 0.4:
             edge = dice.choice((live["a" if table == "b" else "b"] or live["a"])[-12:])[3]
@@ -145,7 +148,7 @@ def changes_of(dice: random.Random, mode: str, count: int, time: str = "ts") -> 
 
 
 def running(folder: Path, mode: str, sql: str, sink: str, time: str = "ts") -> Clocked:
-    """The query, with watermarks on both tables."""
+    """Return the query with watermarks on both tables."""
     columns = ", ".join(f"{name}: BIGINT NOT NULL" for name in ("id", "k", "v"))
     column, delay = "n" if time == "n" else "ts", "1d" if time == "d" else "4s"
     table = (
@@ -190,7 +193,7 @@ ONES = ("semi", "anti", "in", "not in")
 
 
 def sql_of(form: str, on: str, time: str = "ts") -> str:
-    """The query of a form with this condition."""
+    """Return the query of this form with this condition."""
     if time != "d":
         return FORMS[form].format(t=time, on=on.format(a="a", b="b", t=time))
     sql = FORMS[form].format(t="d", on=on.replace("SECOND", "DAY").format(a="a", b="b", t="d"))
@@ -201,7 +204,7 @@ def sql_of(form: str, on: str, time: str = "ts") -> str:
 
 
 def compare(folder: Path, form: str, on: str, mode: str, emit: str, *, time: str = "ts") -> None:
-    """A few random histories, whose results are those of the model after each batch and in the end."""
+    """Compare random histories with the model, after each batch and at the end of the input."""
     bounds, kind, sql = BOUNDS[on], KINDS.get(form, form), sql_of(form, on, time)
     if time == "d":
         assert bounds.earliest is not None
@@ -224,19 +227,19 @@ def compare(folder: Path, form: str, on: str, mode: str, emit: str, *, time: str
 @pytest.mark.parametrize("mode", ["append", "retract"])
 @pytest.mark.parametrize("form", FORMS)
 def test_interval_joins_are_sql_over_what_is_not_late(tmp_path: Path, form: str, mode: str, emit: str) -> None:
-    """After every batch, however the changes are cut, restarts in between, and in the end of time."""
+    """After every batch and at the end, with restarts, the result equals SQL over the rows that were not late."""
     compare(tmp_path, form, BOTH, mode, emit)
 
 
 @pytest.mark.parametrize("on", [STRICT, BEFORE, AFTER, EQUAL])
 @pytest.mark.parametrize("form", FORMS)
 def test_intervals_may_lie_before_or_after_and_be_written_in_any_way(tmp_path: Path, form: str, on: str) -> None:
-    """Bounds that are excluded, that lie both before or both behind the other time, or are one."""
+    """Bounds may be exclusive, both before or both after the other time, or equal to each other."""
     compare(tmp_path, form, on, "retract", "")
 
 
 def counted(form: str, on: str) -> bool:
-    """Whether matches are counted of rows that have some to come for ever."""
+    """Return whether the join counts matches of rows that can always get more matches."""
     of_left, of_right = form in ("left", "full", *ONES), form in ("right", "full")
     return (of_left and BOUNDS[on].latest is None) or (of_right and BOUNDS[on].earliest is None)
 
@@ -245,7 +248,7 @@ def counted(form: str, on: str) -> bool:
 @pytest.mark.parametrize("on", [FROM, UNTIL])
 @pytest.mark.parametrize("form", FORMS)
 def test_one_bound_lets_go_of_what_it_can(tmp_path: Path, form: str, on: str, mode: str) -> None:
-    """Where one side is bounded only, pads come at once; where its matches are counted for ever, nothing is late."""
+    """With one bound, null-padded rows are emitted at once; if matches are counted indefinitely, no row is late."""
     if counted(form, on):
         query = running(tmp_path, mode, sql_of(form, on), "mode: retract")
         join = next(node for node in walk(query.sink) if isinstance(node, PhysicalJoin))
@@ -257,17 +260,17 @@ def test_one_bound_lets_go_of_what_it_can(tmp_path: Path, form: str, on: str, mo
 @pytest.mark.parametrize("time", ["n", "d"])
 @pytest.mark.parametrize("form", FORMS)
 def test_times_may_be_dates_or_local_and_null(tmp_path: Path, form: str, time: str) -> None:
-    """A row without a time matches nothing, its pad does not wait; a DATE is its midnight."""
+    """A row without a time matches nothing and is null-padded at once; a DATE counts as its midnight."""
     compare(tmp_path, form, BOTH, "retract", "", time=time)
 
 
 def at(second: float, id_: int) -> Row:
-    """A row with this time, so many seconds from the start."""
+    """Return a row whose time is so many seconds after the start."""
     return (id_, 1, 0, START + second * SECOND, None)
 
 
 def told(query: Clocked, *changes: tuple[str, str, Row]) -> list[tuple[Any, ...]]:
-    """The ids of the result after a batch, sorted."""
+    """Run a batch and return the ids of the result, sorted."""
     query.batch(0, *((table, op, as_json(row, NAMES)) for table, op, row in changes))
     rows = as_rows(query)
     assert all(count > 0 for count in rows.values()), "what is not there is not taken back"
@@ -276,12 +279,13 @@ def told(query: Clocked, *changes: tuple[str, str, Row]) -> list[tuple[Any, ...]
 
 @pytest.mark.parametrize("form", ["left", "semi", "anti"])
 def test_a_match_is_remembered_while_others_come_and_go(tmp_path: Path, form: str) -> None:
-    """The first match has come long ago when a second one comes, and goes again: it is still counted."""
+    """Matches stay counted while a later match is inserted and retracted, even long after the first match arrived."""
     query = running(tmp_path, "retract", sql_of(form, BOTH), "mode: retract, emit: changes")
     shown: dict[str, list[tuple[int, int | None]]] = {"left": [(1, 2)], "semi": [(1, None)], "anti": []}
     both: dict[str, list[tuple[int, int | None]]] = {"left": [(1, 2), (1, 4)], "semi": [(1, None)], "anti": []}
     assert told(query, ("a", "+I", at(0, 1)), ("b", "+I", at(-5, 2))) == shown[form]
-    # The watermark is 13 s: row 1 is late, and is there until 15 s; no left row that is not late meets row 2 any more.
+    # The watermark is at 13 s. Row 1 is late, but is kept until 15 s. No left row that is on time can match row 2 any
+    # more.
     far = [("a", "+I", at(17, 9)), ("b", "+I", at(17, 3)), ("a", "-D", at(17, 9)), ("b", "-D", at(17, 3))]
     assert told(query, *far) == shown[form]
     assert told(query, ("b", "+I", at(10, 4))) == both[form]
@@ -289,7 +293,7 @@ def test_a_match_is_remembered_while_others_come_and_go(tmp_path: Path, form: st
 
 
 def test_a_pad_comes_once_when_none_of_its_matches_can_come(tmp_path: Path) -> None:
-    """Not before, at the very millisecond after; and what comes for it then is late."""
+    """A null-padded row is emitted once, 1 ms after its last possible match; a match that arrives later is late."""
     query = running(tmp_path, "append", sql_of("left", BOTH), "mode: append")
     assert told(query, ("a", "+I", at(0, 1)), ("b", "+I", at(0, 2)), ("a", "+I", at(7, 3))) == [(1, 2)]
     assert told(query, ("a", "+I", at(27, 4)), ("b", "+I", at(26, 5))) == [(1, 2), (4, 5)]
@@ -299,7 +303,7 @@ def test_a_pad_comes_once_when_none_of_its_matches_can_come(tmp_path: Path) -> N
 
 @pytest.mark.sampled(0)
 def test_a_long_stream_keeps_what_an_interval_holds(tmp_path: Path) -> None:
-    """State does not grow with what has come, whatever the kind of join."""
+    """State does not grow with the number of rows, for every kind of join."""
     for form in ("inner", "full", "anti"):
         query = running(tmp_path, "append", sql_of(form, BOTH), "mode: retract")
         kept = []
@@ -312,7 +316,7 @@ def test_a_long_stream_keeps_what_an_interval_holds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["append", "retract"])
 def test_windows_of_an_interval_join_lose_nothing(tmp_path: Path, mode: str) -> None:
-    """A window of its pairs and pads closes when the last of them has come: each row of it once, and right."""
+    """A window over an interval join closes after its last pair or null-padded row, and counts every row once."""
     inner = "SELECT a.ts, b.id AS other FROM a LEFT JOIN b ON a.k = b.k AND " + BOTH.format(a="a", b="b", t="ts")
     windows = f"TABLE(TUMBLE(({inner}), DESCRIPTOR(ts), INTERVAL '5' SECOND))"
     sql = f"SELECT window_end AS t, COUNT(*) AS n, COUNT(other) AS m FROM {windows} GROUP BY window_start, window_end"

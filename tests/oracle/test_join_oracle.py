@@ -1,9 +1,9 @@
-"""The join against DuckDB: what all batches so far emitted must be what SQL says about the inputs so far.
+"""The join against DuckDB: the output of all batches so far must fold to the SQL result over the inputs so far.
 
 Each case is a random changelog over a join kind, two layouts, a condition, NULLs and duplicates, with strong and weak
-hashes and with segments of a few rows. DuckDB joins the folded inputs of all batches at once, by batch number. These
-tests see wrong results in any batch, rows taken back that are not there, output that is not net, and retractions
-wrongly (not) counted as unmatched.
+hashes and segments of a few rows. DuckDB joins the folded inputs of all batches at once, by batch number. These tests
+detect wrong results in any batch, retractions of rows that are not in the output, output that is not net, and
+retractions wrongly counted, or not counted, as unmatched.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NULLS: Row = (None, None, None)
 
 @dataclass(frozen=True)
 class Case:
-    """What is joined, and under which hash."""
+    """The join, its inputs and condition, and the hash."""
 
     kind: JoinKind
     inputs: tuple[Input, Input]
@@ -69,7 +69,7 @@ def _random_input(generator: random.Random, layout: Layout) -> Input:
 
 @finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
-    """What is wrong with the join on these batches; None if nothing is."""
+    """Return how the join's output is wrong on these batches; None if it is right."""
     left, right = (Side(of.layout, by_seq=of.by_seq) for of in case.inputs)
     left_pad, right_pad = (pack(of.table.project(NULLS)) for of in case.inputs)
     join = Join(JoinSpec(case.kind, left, right, case.condition, left_pad, right_pad))

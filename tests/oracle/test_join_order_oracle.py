@@ -1,8 +1,8 @@
-"""Joins in any order of FROM, with EXISTS beside them, against DuckDB over random changelogs.
+"""Joins in any order of FROM, together with EXISTS, against DuckDB over random changelogs.
 
-Three to five tables stand in FROM in a random order, so that the written order has cross products, multiplies rows
-early, or asks for a subquery late. Whatever order they run in, the folded result is what the SQL gives on the folded
-inputs after every batch; traits hold, and nothing is taken back that is not there.
+Three to five tables are in FROM in a random order. The written order may have cross products, multiply rows early, or
+evaluate a subquery late. For every order in which they run, the folded result equals the SQL over the folded inputs
+after every batch. Traits hold, and no row is retracted that is not in the result.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _NUMBERS = {
     "clicks": ("customer_id",),
     "moves": ("shop",),
 }
-"""Columns of tables of the cases that hold small whole numbers, so that they meet."""
+"""Columns of the tables of the cases that have small integers, so that rows match."""
 BATCHES = 6
 
 
 def random_query(rng: random.Random) -> str:
-    """Tables that equalities hold together, in any order, some with a condition, some asked about in a subquery."""
+    """Return a query over tables linked by equalities, in any order, some with a filter or an EXISTS subquery."""
     tables = rng.sample(list(_NUMBERS), rng.choice((3, 3, 4, 4, 5)))
     of = {f"t{number}": table for number, table in enumerate(tables)}
-    column = lambda alias: f"{alias}.{rng.choice(_NUMBERS[of[alias]])}"  # noqa: E731 -- of this query
+    column = lambda alias: f"{alias}.{rng.choice(_NUMBERS[of[alias]])}"  # noqa: E731 -- used for this query only
     aliases = list(of)
     where = [f"{column(aliases[rng.randrange(at)])} = {column(aliases[at])}" for at in range(1, len(aliases))]
     if rng.random() < 0.3:
@@ -56,7 +56,7 @@ def random_query(rng: random.Random) -> str:
 
 
 def cases(seed: int) -> Iterator[Case]:
-    """The queries of a seed."""
+    """Yield the queries of a seed."""
     rng = random.Random(seed)
     for _ in range(3):
         yield Case(Path(f"seed_{seed}.txt"), "Random.\nsink: retract", random_query(rng), "")
@@ -64,14 +64,14 @@ def cases(seed: int) -> Iterator[Case]:
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_joins_in_any_order_are_what_duckdb_says(seed: int) -> None:
-    """After every batch, for every order that the planner takes."""
+    """After every batch the result equals DuckDB's, for every join order that the planner chooses."""
     for case in cases(seed):
         print(f"seed {seed}: {case.sql}")
         is_what_duckdb_says(case, seed, BATCHES)
 
 
 def test_many_of_these_queries_are_not_run_as_they_are_written() -> None:
-    """And with the hint ORDERED all of them are."""
+    """Many of these queries run in another order than written; with the hint ORDERED none does."""
     moved = 0
     for case in (each for seed in range(5) for each in cases(seed)):
         hinted = replace(case, sql=case.sql.replace("SELECT", "SELECT /*+ ORDERED */", 1))

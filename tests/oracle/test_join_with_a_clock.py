@@ -1,7 +1,8 @@
-"""The join against its naive form under a driven clock: TTL on either side, refreshes, retractions that come too late.
+"""The join against its naive form under a driven clock: TTL on either side, refreshes, late retractions.
 
-SQL knows no expiry, so here the definition is `naive_join`. These tests see a pad that is taken back though it is not
-out or emitted twice, marks that go astray in merges, and rows that stay visible too long or not long enough.
+SQL has no expiry, so the definition here is `naive_join`. These tests detect null-padded rows that are retracted
+without having been emitted or are emitted twice, marks lost in merges, and rows visible for too long or too short a
+time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KINDS: tuple[JoinKind, ...] = ("inner", "left", "right", "full")
 
 @dataclass(frozen=True)
 class Case:
-    """What is joined, and how long the rows of each side live."""
+    """The join, its inputs, and the TTL of each side."""
 
     kind: JoinKind
     inputs: tuple[Input, Input]
@@ -39,7 +40,7 @@ class Case:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_each_batch_emits_is_what_the_definition_says(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch emits the changes and refreshes that the naive join does, whatever the time between batches."""
+    """Every batch emits the same changes and refreshes as the naive join, for any time between batches."""
     for trial in trials(f"clock, {kind}", seeds(12), monkeypatch, least_rows=2):
         generator = trial.generator
         left, right = (Input(generator.choice(LAYOUTS), generator.random() < 0.5) for _ in range(2))
@@ -53,7 +54,7 @@ def test_what_each_batch_emits_is_what_the_definition_says(kind: JoinKind, monke
 
 @finding
 def _difference(case: Case, batches: Batches) -> str | None:
-    """What is wrong with the join on these batches, whose times depend on their number alone; None if nothing is."""
+    """Return how the join's output is wrong on these batches, whose times depend on their numbers; None if right."""
     sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(case.inputs, case.ttls, strict=True)]
     nulls = [pack(of.table.project((None, None, None))) for of in case.inputs]
     spec = JoinSpec(case.kind, sides[0], sides[1], case.condition, nulls[0], nulls[1], case.refreshes)

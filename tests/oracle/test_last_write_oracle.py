@@ -1,7 +1,7 @@
 """Layout *last write* against a plain dict: random batches, merges, TTL, and keys that share a place or a hash.
 
-These tests see a row that comes back after it was replaced or taken away, in particular when what took it away is
-forgotten in a merge; rows lost or doubled; rows that stay visible after their time; and blobs that are left behind.
+These tests detect rows that return after they were replaced or deleted, in particular when a merge drops the tombstone.
+They also detect rows lost or duplicated, rows visible after they expire, and blobs that are left behind.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_an_arrangement_that_replaces_holds_what_a_dict_holds(
 
 
 def test_what_says_that_a_row_has_gone_does_not_stay_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a merge of everything nothing is stored but rows."""
+    """After a merge of all runs, hardly any tombstones are left."""
     monkeypatch.setattr(segment, "SEGMENT_ROWS", 16)
     monkeypatch.setattr(compaction, "SMALL_RUN", 4)
     store, keys = MemoryStore(), [b"key %d" % number for number in range(1000)]
@@ -83,7 +83,7 @@ def _open(store: MemoryStore, ttl_ms: int | None, now: int) -> Arrangement:
 def _finish(
     arrangement: Arrangement, places: int, live: dict[bytes, Row], step: dict[bytes, Row | None]
 ) -> dict[bytes, Row]:
-    """Append a step; the rows after it."""
+    """Append a step and return the rows after it."""
     keys = list(step)
     rows = [row or live[key] for key, row in step.items()]
     payloads, written_at, seqs = ([row[column] for row in rows] for column in range(3))
@@ -106,7 +106,7 @@ def _finish(
 
 
 def _hashes(keys: list[bytes], places: int) -> Uint64s:
-    """Hashes of which the upper halves are few, and some the same as a whole."""
+    """Return hashes whose upper halves take few values, some of them equal as a whole."""
     numbers = np.array([int(key.split()[1]) for key in keys], np.uint64)
     return ((numbers % np.uint64(places)) << np.uint64(40)) | (numbers // np.uint64(2))
 

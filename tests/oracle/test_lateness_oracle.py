@@ -1,7 +1,7 @@
-"""Rows that may be late by so much more than the watermark says: they are taken, and correct what has gone out.
+"""Allowed lateness: rows that are later than the watermark allows are still accepted, and correct emitted results.
 
-The model is that of `test_time_oracle`, in which a window is closed by the allowed lateness after the watermark has
-passed its end. With `emit: final` its row is there from the watermark on all the same, and is then kept up to date.
+The model is that of `test_time_oracle`. In it a window closes when the watermark has passed its end by the allowed
+lateness. With `emit: final` its row is emitted when the watermark passes the end, and is updated from then on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CASES = [(GROUPED, "panes"), (VALUES, "hop"), (TOP, "tumble"), (LEFT, "tumble")]
 def test_late_rows_correct_windows_as_long_as_they_are_allowed(
     tmp_path: Path, sql: str, windows: str, mode: str, emit: str
 ) -> None:
-    """After every batch, however the changes are cut, with restarts; and what is final is so at the watermark."""
+    """After every batch, with restarts, late rows are included; with `emit: final` rows appear at the watermark."""
     form = FORMS[windows]
     tables = ["a", "b"] if "{b}" in sql else ["a"]
     late = 0
@@ -62,7 +62,7 @@ def test_late_rows_correct_windows_as_long_as_they_are_allowed(
 @pytest.mark.parametrize("emit", ["changes", "final"])
 @pytest.mark.parametrize("mode", ["append", "retract"])
 def test_sessions_take_late_rows_as_long_as_they_are_allowed(tmp_path: Path, mode: str, emit: str) -> None:
-    """A session that has ended goes on with a row that may be late, and all that is kept of it goes in the end."""
+    """A late row within the allowed lateness continues an ended session; in the end no state of the session is left."""
     for dice in drawn(f"lateness of sessions {mode} {emit}", seeds(2)):
         query = running(tmp_path, mode, SESSIONS["spark"], f"mode: retract, emit: {emit}", ALLOWED)
         model = SessionModel(LATENESS)
@@ -86,7 +86,7 @@ KEPT_LONGER = {
 @pytest.mark.parametrize("mode", ["append", "retract"])
 @pytest.mark.parametrize("name", KEPT_LONGER)
 def test_what_may_be_late_is_kept_as_by_a_longer_delay(tmp_path: Path, name: str, mode: str) -> None:
-    """Where nothing waits for the watermark itself, the lateness and the delay are one length of time."""
+    """If no operator waits for the watermark itself, allowed lateness acts like a correspondingly longer delay."""
     sql = KEPT_LONGER[name]
     sink = "mode: retract" if name.startswith("interval") else "mode: retract, emit: changes"
     for dice in drawn(f"longer {name} {mode}", seeds()):
@@ -102,7 +102,7 @@ def test_what_may_be_late_is_kept_as_by_a_longer_delay(tmp_path: Path, name: str
 
 
 def test_what_is_corrected_is_no_append_stream(tmp_path: Path) -> None:
-    """An append sink says why, and the two ways out; without the lateness it takes the same query."""
+    """An append sink refuses a query with allowed lateness and names two ways out; without it the query is accepted."""
     sql = GROUPED.format(a=FORMS["tumble"].format("a"))
     running(tmp_path, "append", sql, "mode: append")
     with pytest.raises(PlanError) as caught:
@@ -116,7 +116,7 @@ def test_what_is_corrected_is_no_append_stream(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["retract", "upsert"])
 def test_what_comes_after_a_row_is_final_leaves_it_as_it_is(tmp_path: Path, mode: str) -> None:
-    """Rows of windows are in an append topic once; a late row is left out, and a late delete takes nothing back."""
+    """Each window row is in the append topic once; a late row is dropped, and a late delete retracts nothing."""
     table = {
         "mode": mode,
         "columns": {"k": "INT NOT NULL", "at": "TIMESTAMP NOT NULL"},

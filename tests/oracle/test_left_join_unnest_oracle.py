@@ -1,7 +1,7 @@
-"""LEFT JOIN UNNEST and its kin with a condition in ON, against a model in plain Python.
+"""LEFT JOIN UNNEST and its variants with a condition in ON, against a model in plain Python.
 
-A row has all its elements for which the condition is true, and if there is none it stays once, with NULLs. That is so
-for conditions on elements, their places, and columns of the row, in whatever spelling.
+A row is joined with all its elements for which the condition is true. If there is none, it appears once with NULLs.
+This applies to conditions on elements, on their positions and on columns of the row, in every spelling.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.trying import Change, folded
 
 Row = Mapping[str, Any]
 Element = tuple[Any, ...]
-"""The columns that an element has."""
+"""The output columns for an element."""
 
 CONDITIONS: Mapping[str, Callable[[Row, int | None, int], bool | None]] = {
     "x > 1": lambda _, x, __: None if x is None else x > 1,
@@ -47,7 +47,7 @@ TABLE = {
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_a_row_stays_if_none_of_its_elements_meets_the_condition(tmp_path: Path, spelling: str, on: str) -> None:
-    """Through updates and deletes, in batches of all sizes."""
+    """A row without a matching element appears once with NULLs, through updates and deletes, in any batch size."""
     sql, first = SPELLINGS[spelling]
     met = CONDITIONS[on]
     for number in seeds(2):
@@ -70,9 +70,9 @@ OTHERS: Mapping[str, tuple[str, list[tuple[Any, ...]]]] = {
         "SELECT id, name, number FROM t LEFT JOIN UNNEST(m) AS w(name, number) ON number > 1 OR name = 'c'",
         [(1, "b", 2), (2, None, None), (3, None, None)],
     ),
-    # Where the condition of an inner join stands behind what is made of a row.
+    # An inner join whose condition filters the row that EXPLODE_OUTER adds.
     "inner": ("SELECT id, x FROM t JOIN LATERAL EXPLODE_OUTER(xs) AS w(x) ON x IS NULL OR x = 2", [(1, 2), (3, None)]),
-    # A filter on the elements behind it leaves no row with NULLs.
+    # A filter on the elements above the join removes the rows with NULLs.
     "narrowed": ("SELECT id, x FROM t LEFT JOIN UNNEST(xs) AS w(x) ON x > 1 WHERE x < 4", [(1, 2), (1, 3)]),
     "kept": ("SELECT id, x FROM t LEFT JOIN UNNEST(xs) AS w(x) ON x > 2 WHERE x IS NULL", [(2, None), (3, None)]),
     "filtered": ("SELECT id, x FROM t LEFT JOIN UNNEST(xs) AS w(x) ON x > 2 WHERE id < 3", [(1, 3), (2, None)]),
@@ -98,7 +98,7 @@ OTHERS: Mapping[str, tuple[str, list[tuple[Any, ...]]]] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_else_stands_around_it(tmp_path: Path, name: str) -> None:
-    """Maps, structs, filters behind it, aggregates and subqueries see the same rows."""
+    """Maps, structs, later filters, aggregates and subqueries see the same rows."""
     sql, expected = OTHERS[name]
     rows = [
         {"id": 1, "v": 1, "xs": [1, 2, 3], "m": {"a": 1, "b": 2}},
@@ -112,7 +112,7 @@ def test_what_else_stands_around_it(tmp_path: Path, name: str) -> None:
 
 
 def random_changes(dice: random.Random) -> tuple[list[Change], list[Row]]:
-    """Inserts, updates and deletes, and the rows that are left."""
+    """Return inserts, updates and deletes, and the rows that are left."""
     rows: dict[int, Row] = {}
     changes: list[Change] = []
     for _ in range(25):

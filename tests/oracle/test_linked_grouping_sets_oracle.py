@@ -1,7 +1,7 @@
-"""ROLLUP, CUBE and GROUPING SETS in subqueries that read a row around them, against DuckDB.
+"""ROLLUP, CUBE and GROUPING SETS in correlated subqueries, against DuckDB.
 
-Each row around has the groups of its own rows, also those that leave out the column by which they are linked to it. A
-row of the set () is there only if there are rows (docs/reference/sql.md), and so every query has HAVING COUNT(*) > 0.
+Each outer row has the groups of its own inner rows, including groups that leave out the correlated column. A row of the
+set () exists only if there are rows (docs/reference/sql.md). Every query therefore has HAVING COUNT(*) > 0.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LINKS = (
 
 @pytest.mark.parametrize("place", PLACES)
 def test_each_row_around_has_all_sets_of_its_rows(place: str) -> None:
-    """Also after retractions, and in batches of all sizes."""
+    """Each outer row has all grouping sets of its inner rows, also after retractions, in batches of all sizes."""
     for dice in drawn(f"linked sets {place}", seeds(6)):
         changes = random_changes(dice, TABLES, 30)
         entries = {each.name: each.entry for each in TABLES}
@@ -56,7 +56,7 @@ def test_each_row_around_has_all_sets_of_its_rows(place: str) -> None:
 
 
 def random_inner(dice: random.Random) -> str:
-    """A subquery with grouping sets over `u`, with a column c0 that is a number, and c1."""
+    """Return a subquery with grouping sets over `u`, with a numeric column c0 and a column c1."""
     columns = ["u.k", "u.v", "u.s", "u.v % 2", "t.k"]
     named = dice.sample(columns, dice.choice([1, 2, 2, 3]))
     sets = _sets(dice, named)

@@ -1,4 +1,4 @@
-"""Lookup joins against their definition: what a left row has is all that its key had in the end of its batch."""
+"""Lookup joins against their definition: a left row matches all right rows of its key at the end of its batch."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PAD: Row = (None, None, None)
 
 @dataclass
 class Definition:
-    """The right rows, and the left ones with what they have met."""
+    """The right rows, and the left rows with the right rows that they matched."""
 
     right: Materialised
     key: int
     left: dict[Row, list[Row]] = field(default_factory=dict)
 
     def apply(self, batch: list[Change]) -> None:
-        """Take in a batch: the right side first."""
+        """Apply a batch, the right side first."""
         self.right.apply([change for change in batch if change.side == 1])
         there: dict[int | None, list[Row]] = {None: []}
         for row in self.right.rows:
@@ -40,19 +40,19 @@ class Definition:
         before = dict(self.left)
         for change in sorted((change for change in batch if change.side == 0), key=lambda each: each.seq):
             if change.sign > 0:
-                # A row that goes and comes again within a batch keeps what it has met.
+                # A row that is retracted and inserted again within a batch keeps its matches.
                 self.left[change.row] = before.get(change.row, there.get(change.row[1], []))
             else:
                 del self.left[change.row]
 
     def result(self, *, padded: bool) -> Counter[Row]:
-        """The rows that are out."""
+        """Return the rows in the output."""
         pads = [PAD] if padded else []
         return Counter((*row, *each) for row, met in self.left.items() for each in met or pads)
 
 
 def changelog(generator: random.Random, *, only_comes: bool) -> list[list[Change]]:
-    """Left rows that come, go and come again, and right rows that change."""
+    """Return left rows that are inserted, deleted and inserted again, and right rows that change."""
     live: list[Row] = []
     seq, result = 0, []
     for _ in range(generator.randint(1, 10)):
@@ -85,7 +85,7 @@ def changelog(generator: random.Random, *, only_comes: bool) -> list[list[Change
 def test_a_left_row_keeps_what_it_met_when_it_came(
     layout: Layout, padded: bool, only_comes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folding the output after each batch gives the definition, and of rows that only come nothing is kept."""
+    """Folding the output after each batch gives the definition; insert-only left rows are not stored."""
     sides = [Input("multiset", by_seq=True), Input(layout, by_seq=True)]
     for trial in trials(f"lookup, {layout}, {padded}, {only_comes}", seeds(40), monkeypatch):
         hashed = trial.generator.choice(changelogs.HASHES)

@@ -1,4 +1,4 @@
-"""Lookups by processing time in SQL: each left row has all right rows for which ON holds in the end of its batch."""
+"""Lookups by processing time in SQL: a left row matches all right rows that satisfy ON at the end of its batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sinks:
 
 @dataclass(frozen=True)
 class Lookup:
-    """What ON says, in SQL and in Python."""
+    """The condition in ON, in SQL and in Python."""
 
     on: str
     holds: Callable[[Row, Row], bool]
@@ -47,14 +47,14 @@ LOOKUPS = (
 
 @dataclass
 class Model:
-    """The rows of both tables by id, and what each left row has met."""
+    """The rows of both tables by id, and the right rows that each left row matched."""
 
     lookup: Lookup
     right: dict[int, Row] = field(default_factory=dict)
     met: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)
 
     def batch(self, lines: list[Line]) -> None:
-        """Take in the right rows of a batch, then the left ones."""
+        """Apply the right rows of a batch, then the left ones."""
         for table, op, row in lines:
             if table == "b" and op == "-D":
                 self.right.pop(row["id"], None)
@@ -70,12 +70,12 @@ class Model:
 
     @property
     def result(self) -> Counter[tuple[Any, ...]]:
-        """The rows that are out."""
+        """Return the rows in the output."""
         return Counter((a, *each) for a, met in self.met.items() for each in met)
 
 
 def lines(dice: random.Random, *, only_comes: bool) -> Iterator[list[Line]]:
-    """Batches of left rows that come, and may go in a later one, and of right rows that are replaced and go."""
+    """Yield batches of left rows that are inserted and perhaps deleted later, and of right rows that change."""
     live: list[Row] = []
     number = 0
     for _ in range(batches(10)):
@@ -98,7 +98,7 @@ def lines(dice: random.Random, *, only_comes: bool) -> Iterator[list[Line]]:
 @pytest.mark.parametrize("only_comes", [False, True])
 @pytest.mark.parametrize("lookup", LOOKUPS, ids=lambda each: f"{each.on}, {each.padded}")
 def test_a_row_meets_all_for_which_on_holds(lookup: Lookup, only_comes: bool, tmp_path: Path) -> None:
-    """After every batch the result is what the left rows that are there met when they came."""
+    """After every batch, each current left row has the right rows that satisfied ON when it arrived."""
     join, mode = f"{'LEFT ' * lookup.padded}JOIN b FOR SYSTEM_TIME AS OF PROCTIME()", "retract, exact: true"
     job = job_of(tmp_path, _JOB.format(mode="append" if only_comes else mode, join=join, on=lookup.on))
     for dice in drawn(f"lookup in SQL, {lookup.on}, {lookup.padded}, {only_comes}", seeds(5)):

@@ -1,4 +1,4 @@
-"""Thousands of windows: what is kept of them stays flat, and where many end at once they go batch by batch."""
+"""Thousands of windows: their state stays flat, and windows that end at once are released over several batches."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from tests.oracle.test_time_oracle import (
 from tests.seeds import drawn, seeds
 
 KINDS = {"tumble": 200, "hop": 160, "panes": 30, "cumulate": 160}
-"""Forms of windows, and how many changes are in some hundred of them."""
+"""Forms of windows, each with the number of changes that fall into some hundred of them."""
 
 SQL = GROUPED.replace("window_start, C", "window_start, window_end, C")
 HOUR = timedelta(hours=1)
 FEW = 7
-"""About how many rows or groups go in one batch here."""
+"""Roughly how many rows or groups one batch releases here."""
 
 
 def groups_of(model: Model, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
-    """What `SQL` is over what has been accepted, of the windows that end until then."""
+    """Return the result of `SQL` over the accepted rows, for the windows that end by then."""
     counts, sums = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
     for (_, k, v, _, begin, end), there in model.accepted["a"].items():
         if there and (until is None or end <= until):
@@ -51,7 +51,7 @@ def groups_of(model: Model, until: datetime | None = None) -> Counter[tuple[Any,
 @pytest.mark.parametrize("emit", ["changes", "final"])
 @pytest.mark.parametrize("windows", KINDS)
 def test_state_is_flat_however_many_windows_there_were(tmp_path: Path, windows: str, emit: str) -> None:
-    """After a thousand rows, of which few share a window, as much is kept as after two hundred."""
+    """After a thousand rows, few of which share a window, state is as large as after two hundred."""
     sql, model, dice = SQL.format(a=FORMS[windows].format("a")), Model(windows), random.Random(7)
     query = running(tmp_path, "append", sql, f"mode: retract, emit: {emit}")
     entries, sizes = [], []
@@ -83,7 +83,7 @@ def _bytes(store: MemoryStore) -> int:
 def test_windows_that_end_at_once_go_out_batch_by_batch(
     tmp_path: Path, windows: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One row passes all: a few go with each batch, each once, over restarts and beside rows that come too late."""
+    """If one row passes all windows, each batch releases a few, each once, despite restarts and late rows."""
     monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
     for dice in drawn(f"{windows} {mode}", seeds()):
         sql, model = SQL.format(a=FORMS[windows].format("a")), Model(windows, delay=HOUR)
@@ -124,7 +124,7 @@ def test_windows_that_end_at_once_go_out_batch_by_batch(
 def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
     tmp_path: Path, mode: str, emit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few with each batch, until nothing is kept of them; the result is right all along, with restarts."""
+    """Each batch evicts a few ended sessions until none is left; the result is always right, with restarts."""
     monkeypatch.setattr(timer_queue, "_AT_ONCE", FEW)
     monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
     for dice in drawn(f"{mode} {emit}", seeds()):

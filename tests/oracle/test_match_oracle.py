@@ -1,10 +1,9 @@
-"""MATCH_RECOGNIZE against SQL:2016's definition: after every batch what is decided has come out, and nothing else.
+"""MATCH_RECOGNIZE against SQL:2016's definition: after every batch exactly the decided matches have been emitted.
 
-Random patterns, conditions on the match so far, ways to go on and measures, over random rows that come out of order,
-many of them at one time. The clock moves in steps of any size, with which the operator goes by stages of as few rows
-as one. These tests see a way preferred that should not be,
-matches that come too early or too late, rows that are forgotten while somebody needs them, or kept when nobody does,
-and numbers that begin anew.
+The tests use random patterns, conditions on the match so far, skip modes and measures, over random rows out of order,
+many of them with equal times. The watermark advances in steps of any size; the operator processes it in stages of as
+few as one row. These tests detect a wrong preference among matches, matches that are emitted too early or too late,
+rows that are evicted while needed or kept while not needed, and match numbers that start again.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ Arrived = tuple[int, Row]
 """A row with its arrival number."""
 
 Timed = tuple[int, list[Arrived]]
-"""How far a batch moves the watermark, in ms, and its rows."""
+"""The watermark after a batch in ms, and the batch's rows."""
 
 
 def test_what_is_decided_has_come_out_after_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output after each batch is the definition's over the rows that the watermark has passed."""
+    """The output after each batch equals the definition over the rows that the watermark has passed."""
     for trial in trials("match", seeds(400), monkeypatch):
         of, hashed = sought(trial.generator), trial.generator.choice(changelogs.HASHES)
         batches = _batches(trial.generator)
@@ -46,7 +45,7 @@ def test_what_is_decided_has_come_out_after_every_batch(monkeypatch: pytest.Monk
 
 
 def _batches(generator: random.Random) -> list[Timed]:
-    """Rows at times around the watermark, none of them late."""
+    """Return rows at times around the watermark, none of them late."""
     batches: list[Timed] = []
     now, seq = 0, 0
     values, partitions = generator.choice([3, 8]), generator.choice([1, 3])
@@ -66,7 +65,7 @@ def _batches(generator: random.Random) -> list[Timed]:
 
 
 def columns(rows: Sequence[Arrived], hashed: changelogs.Hash) -> Batch:
-    """Rows as the operator takes them."""
+    """Return rows in the form in which the operator takes them."""
     keys = [pack((row[1],)) for _, row in rows]
     return Batch(
         Changes(
@@ -83,7 +82,7 @@ def columns(rows: Sequence[Arrived], hashed: changelogs.Hash) -> Batch:
 
 @finding
 def _difference(of: Sought, most: int, hashed: changelogs.Hash, batches: Sequence[Timed]) -> str | None:
-    """What is wrong with the operator on these batches; None if nothing is."""
+    """Return how the operator's output is wrong on these batches; None if it is right."""
     work = Work(MatchRecognize(replace(of.spec, most=most)))
     every: dict[int | None, list[Arrived]] = defaultdict(list)
     for now, rows in batches:

@@ -1,7 +1,7 @@
-"""MATCH_RECOGNIZE over results of OVER and first rows of a rank: the matches in the same rows of a table.
+"""MATCH_RECOGNIZE over results of OVER and over first rows of a rank, against the same rows read from a table.
 
-Plain Python computes what OVER gives each row, in the order of time and arrival. A table that has these columns gives
-the expected matches. Rows come out of order, but none is late.
+Plain Python computes the results of OVER, in order of time and arrival. A table with these columns gives the expected
+matches. Rows arrive out of order, but none is late.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ DERIVED: Mapping[str, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
 @pytest.mark.parametrize("sink", ["append", "retract"])
 @pytest.mark.parametrize("name", DERIVED)
 def test_results_of_over_are_matched_once_they_are_final(tmp_path: Path, name: str, sink: str) -> None:
-    """At every cut, by the partition of OVER and by none."""
+    """The matches are the same in batches of every size, partitioned as OVER is or not partitioned."""
     derived, computed = DERIVED[name]
     for dice in drawn(f"match over {name} {sink}", seeds(4)):
         rows = random_rows(dice)
@@ -85,7 +85,7 @@ def test_results_of_over_are_matched_once_they_are_final(tmp_path: Path, name: s
 
 
 def random_rows(dice: random.Random) -> list[Row]:
-    """Rows of which each comes up to two seconds late, those of a partition at different times."""
+    """Return rows that arrive up to two seconds late, with different times within a partition."""
     rows = []
     for number in range(dice.choice([8, 16, 24])):
         ts = 1000 * number - dice.randrange(2000)

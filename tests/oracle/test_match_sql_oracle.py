@@ -1,8 +1,8 @@
-"""MATCH_RECOGNIZE in SQL, from rows of a table to those of the result, against SQL:2016's definition.
+"""MATCH_RECOGNIZE in SQL, from the rows of a table to the result, against SQL:2016's definition.
 
-The same random patterns as for the operator alone, written out as SQL, over rows of which some come too late: those
-that the watermark had passed before their batch are left out. These tests see what the planner makes of names, columns
-and calls, of conditions and measures, and what an engine does with time.
+The random patterns are those of the operator's test, written as SQL. Some rows are late, that is, the watermark had
+passed them before their batch; they are dropped. These tests check how the planner translates names, columns, calls,
+conditions and measures, and how the engine handles time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _line(row: Row) -> tuple[str, str, dict[str, Any]]:
 
 
 def _rows(generator: random.Random, mark: int, first: int) -> list[Row]:
-    """Rows of a batch, most of them behind the watermark, which is in ms from the start."""
+    """Return the rows of a batch, most of them not late; `mark` is the watermark in ms from the start."""
     found: list[Row] = []
     for number in range(generator.randint(0, generator.choice([3, 12]))):
         time = max(0, 1000 * mark // UNIT + generator.randint(-4, 16))
@@ -65,7 +65,7 @@ def _rows(generator: random.Random, mark: int, first: int) -> list[Row]:
 
 @pytest.mark.parametrize("number", seeds(60))
 def test_matches_of_a_table_are_those_of_the_definition(number: int, tmp_path: Path) -> None:
-    """After every batch, the result is what the definition makes of the rows that were not late."""
+    """After every batch the result equals the definition over the rows that were not late."""
     [generator] = drawn("match in SQL", [number])
     of = sought(generator)
     while len(of.variables) < len(NAMES):
@@ -99,7 +99,7 @@ def _expected(of: Sought, accepted: dict[int | None, list[Row]], passed: int | N
 
 
 def _named(of: Sought, row: Row, called: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
-    """A row of the definition as the SQL calls its columns."""
+    """Return a row of the definition with the column names of the SQL."""
     number, partition, value, time = row
     key = ("k", None if partition is None else str(partition))
     measures = [(f"m{place}", each) for place, each in enumerate(called)]
@@ -133,7 +133,7 @@ CHANGING = {
 @pytest.mark.parametrize("name", CHANGING)
 @pytest.mark.parametrize("number", seeds(2))
 def test_rows_that_change_are_matched_as_they_are_in_the_end(name: str, number: int, tmp_path: Path) -> None:
-    """The matches of what a sink of final rows gives, some of them after every batch, and all when the input ends."""
+    """The result is the matches over the final rows; after each batch some are emitted, at the end of the input all."""
     generator = random.Random(f"final {name} {number}")
     matched, final, after = (
         Clocked.of(job_of(_folder(tmp_path, place), JOB.format(sql=" ".join(sql.split()), delay=DELAY)))
@@ -166,7 +166,7 @@ def _folder(under: Path, place: int) -> Path:
 
 
 def test_the_patterns_of_a_run_find_something() -> None:
-    """The random patterns are no empty promise: most of them have matches in random rows."""
+    """Most of the random patterns match some random rows, so that these tests are not vacuous."""
     found = [_matches(number) for number in range(40)]
     assert sum(each > 0 for each in found) > 15
 

@@ -1,7 +1,8 @@
-"""SUM and AVG that do not fit their type, against whole numbers of any size: such rows fail, and come back.
+"""SUM and AVG that overflow their type, against integers of any size: such rows fail, and return once they fit again.
 
-The model adds up the rows that are there in the end. With `on_error: dead_letter` the result is that of all rows whose
-sums fit, with `null` and in TRY_SUM the others have NULL; whatever came in between, and for every cut.
+The model adds up the rows that are left at the end. With `on_error: dead_letter` the result has all rows whose sums
+fit. With `null` and in TRY_SUM, the other rows have NULL. This holds whatever happened before, and for any split into
+batches.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ Row = dict[str, Any]
 
 
 def fits(value: int | None) -> bool:
-    """Whether it is a BIGINT."""
+    """Return whether the value is a BIGINT."""
     return value is None or -(2**63) <= value < 2**63
 
 
 def total(values: Sequence[int | None]) -> int | None:
-    """SUM."""
+    """Return SUM of the values."""
     there = [value for value in values if value is not None]
     return sum(there) if there else None
 
 
 def groups(rows: Sequence[Row], of: Callable[[Sequence[int | None]], int | None]) -> dict[Any, int | None]:
-    """What this makes of the values of each group."""
+    """Return the result of `of` over the values of each group."""
     found: dict[int, list[int | None]] = {}
     for row in rows:
         found.setdefault(row["k"], []).append(row["v"])
@@ -45,17 +46,17 @@ def groups(rows: Sequence[Row], of: Callable[[Sequence[int | None]], int | None]
 
 
 def by_group(rows: Sequence[Row]) -> dict[Any, int | None]:
-    """SUM(v) by k."""
+    """Return SUM(v) by k."""
     return groups(rows, total)
 
 
 def distinct(rows: Sequence[Row]) -> dict[Any, int | None]:
-    """SUM(DISTINCT v) by k."""
+    """Return SUM(DISTINCT v) by k."""
     return groups(rows, lambda values: total(list(set(values))))
 
 
 def over(rows: Sequence[Row], before: int | None) -> dict[Any, int | None]:
-    """SUM(v) over the row and so many before it, or all, in the order of `at`."""
+    """Return SUM(v) over the row and so many rows before it (None: all), in the order of `at`."""
     found: dict[Any, int | None] = {}
     for row in rows:
         frame = sorted((each for each in rows if each["k"] == row["k"]), key=lambda each: int(each["at"]))
@@ -86,7 +87,7 @@ CASES: dict[str, tuple[str, Callable[[Sequence[Row]], dict[Any, int | None]]]] =
 
 
 def changes(dice: random.Random, count: int) -> tuple[list[Change], list[Row]]:
-    """Rows that come and go, and those that are left; many of their values are near the ends of BIGINT."""
+    """Return inserts and deletes, and the rows that are left; many values are near the ends of BIGINT."""
     there: dict[int, Row] = {}
     found: list[Change] = []
     for number in range(count):
@@ -103,7 +104,7 @@ def changes(dice: random.Random, count: int) -> tuple[list[Change], list[Row]]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CASES)
 def test_rows_whose_sums_do_not_fit_fail_and_come_back(tmp_path: Path, name: str, mode: str) -> None:
-    """The folded result is that of the rows that are left, whose sums fit or are NULL."""
+    """The folded result is that of the rows that are left; rows whose sum does not fit are missing or NULL."""
     sql, model = CASES[name]
     for dice in drawn(f"{name} {mode}", seeds(4)):
         given, left = changes(dice, 14)
@@ -130,7 +131,7 @@ FAILING = {
 
 @pytest.mark.parametrize("sql", FAILING)
 def test_the_job_stops_at_the_row_after_which_a_sum_does_not_fit(tmp_path: Path, sql: str) -> None:
-    """Without `on_error` the message names the operator, the call, its type and the row."""
+    """Without `on_error` the job stops, and the message names the operator, the call, its type and the row."""
     with pytest.raises(ExpressionError) as error:
         folded(tmp_path, sql, {"t": TABLE}, BOTH)
     assert FAILING[sql] in str(error.value)
@@ -139,13 +140,13 @@ def test_the_job_stops_at_the_row_after_which_a_sum_does_not_fit(tmp_path: Path,
 
 @pytest.mark.parametrize("sql", ["SELECT TRY_SUM(v) AS s FROM t", "SELECT TRY_SUM(d) AS s FROM t"])
 def test_try_sum_is_null(tmp_path: Path, sql: str) -> None:
-    """TRY_SUM asks for no failure."""
+    """TRY_SUM returns NULL instead of failing."""
     assert folded(tmp_path, sql, {"t": TABLE}, BOTH) == [{"s": None}]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_match_whose_measure_does_not_fit(tmp_path: Path, mode: str) -> None:
-    """Its row is left out, or the measure is NULL; the search goes on behind it."""
+    """The match's row is dropped or its measure is NULL, and the search continues after the match."""
     columns = {"id": "BIGINT NOT NULL", "v": "BIGINT", "at": "TIMESTAMP NOT NULL"}
     table = {"mode": "append", "columns": columns, "watermark": {"column": "at", "delay": "0s"}}
     values = (2**62, 2**62, 3, 4)

@@ -1,7 +1,7 @@
-"""Normalize against its definition: the folded output is the folded input, and duplicates emit nothing.
+"""Normalize against its definition: the folded output equals the folded input, and duplicates emit nothing.
 
-The definition of an upsert topic is `Materialised`: the last row of each key. Half the changes of these changelogs are
-rows that come again, are replaced, or go twice. Under a clock the rows that expired are forgotten and stay out.
+`Materialised` defines an upsert topic: the last row of each key. Half of the changes in these changelogs are repeated
+rows, replacements or repeated deletes. Under a clock, expired rows are dropped from state and stay in the output.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.sampled(8)
 def test_each_batch_emits_what_changes_among_the_rows(
     of: Input, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every batch emits the difference between the rows after it and before it, and refreshes of those written."""
+    """Every batch emits the difference between the rows before and after it, and refreshes of rewritten rows."""
     for trial in trials(f"normalize, {of}, {ttl_ms}", seeds(25), monkeypatch):
         hashed = trial.generator.choice(changelogs.HASHES)
         batches = with_refreshes(random_batches([of], trial.seed, batches=8), trial.seed)
@@ -39,7 +39,7 @@ def test_each_batch_emits_what_changes_among_the_rows(
 
 @finding
 def _difference(of: Input, ttl_ms: int | None, hashed: changelogs.Hash, batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches, whose times depend on their number; None if nothing is."""
+    """Return how the output is wrong on these batches, whose times depend on their numbers; None if it is right."""
     work, naive = (
         Work(Normalize(Side(of.layout, ttl_ms, of.by_seq), refreshes=True), folds=False),
         NaiveSide(of, ttl_ms),

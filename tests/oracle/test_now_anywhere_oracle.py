@@ -1,6 +1,7 @@
-"""Conditions on NOW() anywhere in a query, against DuckDB over the folded inputs, with the batch's time for NOW().
+"""Conditions on NOW() anywhere in a query, against DuckDB over the folded inputs with the batch's time for NOW().
 
-After every batch, with and without rows, at random steps of the clock, with copies of the state in between.
+Results are compared after every batch, with and without rows, at random steps of the clock. The state is copied in
+between.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TABLES = f"""\
   b: {{topic: b, mode: retract, primary_key: id, columns: {{{COLUMNS}}}}}
   u: {{topic: u, mode: upsert, primary_key: id, columns: {{{COLUMNS}}}}}
 """
-"""`a` has no key, so that equal rows are there several times."""
+"""`a` has no key, so that equal rows occur several times."""
 
 RECENT = "ts > NOW() - INTERVAL '20' SECOND"
 SCHEMA = pa.schema(
@@ -88,7 +89,7 @@ WAYS = (
 ALONE = [f"SELECT id, v, ts FROM {{t}} WHERE {way}" for way in WAYS]
 
 NESTED = (
-    # Joins: above, below, in ON.
+    # Conditions above joins, below joins and in ON.
     "SELECT a.id, b.id AS o FROM a JOIN b ON a.k = b.k WHERE a.ts > NOW() - INTERVAL '20' SECOND",
     "SELECT a.id, b.id AS o FROM a JOIN b ON a.k = b.k AND a.ts > NOW() AND b.ts <= NOW()",
     "SELECT a.id, b.id AS o FROM a JOIN b ON a.k = b.k WHERE CASE WHEN a.v < b.v THEN a.ts ELSE b.ts END > NOW()",
@@ -110,7 +111,7 @@ NESTED = (
     "SELECT a.id, b.id AS o FROM a FULL JOIN b ON a.k = b.k WHERE GREATEST(a.ts, b.ts) > NOW()",
     "SELECT x.id, y.id AS o FROM b x JOIN b y ON x.k = y.k AND x.ts > NOW() AND y.ts > NOW() - INTERVAL '9' SECOND",
     "SELECT a.id, b.id AS o FROM a, b WHERE a.ts > NOW() AND b.ts > NOW() AND a.v < b.v",
-    # Aggregates, ranks, sets.
+    # Conditions with aggregates, ranks and set operations.
     f"SELECT k, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m, MIN(ts) AS t FROM {{t}} WHERE {RECENT} GROUP BY k",
     f"SELECT COUNT(*) AS n, COUNT(DISTINCT v) AS c FROM {{t}} WHERE {RECENT}",
     "SELECT k, COUNT(*) AS n FROM {t} GROUP BY k HAVING MAX(ts) > NOW() - INTERVAL '20' SECOND",
@@ -134,7 +135,7 @@ NESTED = (
     f"SELECT k FROM {{t}} WHERE {RECENT} INTERSECT SELECT k FROM b WHERE ts > NOW()",
     f"SELECT k FROM {{t}} EXCEPT SELECT k FROM b WHERE {RECENT}",
     f"SELECT k, COUNT(*) FILTER (WHERE v > 3) AS n FROM {{t}} WHERE {RECENT} GROUP BY k",
-    # WITH and views.
+    # Conditions in WITH and in views.
     (
         f"WITH w AS (SELECT * FROM {{t}} WHERE {RECENT}) SELECT x.id, y.id AS o FROM w x JOIN w y ON x.k = y.k "
         "AND x.v < y.v"
@@ -145,7 +146,7 @@ NESTED = (
     ),
     "SELECT id, o FROM fresh",
     "SELECT f.id, COUNT(*) AS n FROM fresh f JOIN fresh g ON f.id = g.o GROUP BY f.id",
-    # Subqueries.
+    # Conditions in and around subqueries.
     "SELECT id FROM {t} WHERE EXISTS (SELECT 1 FROM b WHERE b.k = {t}.k AND b.ts > NOW() - INTERVAL '20' SECOND)",
     "SELECT id FROM {t} WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = {t}.k AND b.ts > NOW() - INTERVAL '20' SECOND)",
     f"SELECT id FROM {{t}} WHERE {RECENT} AND NOT EXISTS (SELECT 1 FROM b WHERE b.k = {{t}}.k)",
@@ -167,7 +168,7 @@ Row = tuple[Any, ...]
 
 @dataclass
 class World:
-    """The tables and what happens to them: rows, by table, that are there now."""
+    """The tables and their random changes; `live` has the current rows of each table."""
 
     dice: random.Random
     mode: str
@@ -176,12 +177,12 @@ class World:
     made: int = 0
 
     def passes(self) -> int:
-        """Some time passes; the time in ms."""
+        """Advance the clock by a random time and return the time in ms."""
         self.now += timedelta(milliseconds=self.dice.choice((0, 1, 400, 3_000, 3_000, 9_999, 31_000)))
         return round((self.now - EPOCH).total_seconds() * 1000)
 
     def changes(self, count: int) -> Iterator[Line]:
-        """Changes of all tables."""
+        """Yield random changes of all tables."""
         for _ in range(count):
             table = self.dice.choice("aabbuu")
             rows = self.live[table]
@@ -212,7 +213,7 @@ class World:
         return (self.made, *(None if dice.random() < 0.1 else each for each in found))
 
     def _time(self) -> datetime:
-        """Around now, often at once, or at a moment that matters."""
+        """Return a time around now, often exactly now, or midnight."""
         dice = self.dice
         if dice.random() < 0.1:
             return datetime(2026, 2, 28, tzinfo=UTC)
@@ -220,7 +221,7 @@ class World:
         return self.now + away + timedelta(days=dice.choice((0, 0, 0, 0, -1, 1)))
 
     def query(self, sql: str) -> Counter[Row]:
-        """What DuckDB makes of the rows there are now."""
+        """Return DuckDB's result over the current rows."""
         sql = re.sub(r"NOW\(\)|CURRENT_TIMESTAMP", f"TIMESTAMPTZ '{self.now.isoformat()}'", sql)
         sql = sql.replace("CURRENT_DATE", f"DATE '{self.now.date()}'")
         connection = _connection()
@@ -233,7 +234,7 @@ class World:
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """To connect takes longer than all else that a batch of a test does."""
+    """Connect once: connecting takes longer than everything else in a batch of a test."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     return connection
@@ -247,14 +248,14 @@ def _json(row: Row) -> dict[str, Any]:
 
 
 def running(folder: Path, sql: str, mode: str, settings: str = "") -> Clocked:
-    """The query into a retract topic."""
+    """Return the query with a retract sink."""
     tables = TABLES.replace("MODE", mode)
     sinks = f"  result: {{topic: r, mode: retract, sql: {json.dumps(sql)}}}"
     return Clocked.of(job_of(folder, f"job: j\n{settings}tables:\n{tables}{VIEWS}sinks:\n{sinks}\n"))
 
 
 def check(folder: Path, sql: str, mode: str, settings: str = "") -> None:
-    """Run the query over random changes, and compare it with DuckDB after every batch."""
+    """Run the query over random changes and compare it with DuckDB after every batch."""
     expanded = sql
     views = re.findall(r"(\w+): (SELECT .*)", VIEWS)
     if "fresh" in sql:
@@ -270,7 +271,7 @@ def check(folder: Path, sql: str, mode: str, settings: str = "") -> None:
 
 
 def shown(query: Clocked) -> Counter[Row]:
-    """The result as DuckDB gives it."""
+    """Return the result in DuckDB's Python types."""
 
     def value(name: str, each: Any) -> Any:
         if each is None or name not in ("ts", "d", "t", "m", "l") or not isinstance(each, str):
@@ -281,13 +282,13 @@ def shown(query: Clocked) -> Counter[Row]:
 
 
 def over(queries: Sequence[str], tables: str) -> list[str]:
-    """The queries over each of these tables."""
+    """Return the queries over each of these tables."""
     return list(dict.fromkeys(sql.replace("{t}", table) for sql in queries for table in tables))
 
 
 @pytest.mark.parametrize("sql", some(over(ALONE, "b")))
 def test_a_condition_is_what_duckdb_says_at_every_moment(tmp_path: Path, sql: str) -> None:
-    """Each way to write one, over times of all types, with and without NULL."""
+    """Every spelling of a condition gives DuckDB's result at any time, for times of all types, with NULLs."""
     check(tmp_path, sql, "retract")
 
 
@@ -298,18 +299,18 @@ def test_a_condition_is_what_duckdb_says_at_every_moment(tmp_path: Path, sql: st
     ),
 )
 def test_conditions_anywhere_in_a_query(tmp_path: Path, sql: str, mode: str) -> None:
-    """Below and above joins and aggregates, in ON, in views and subqueries; rows leave without input."""
+    """Conditions work below and above joins and aggregates, in ON, views and subqueries, even without new input."""
     check(tmp_path, sql, mode)
 
 
 @pytest.mark.parametrize("sql", some(over(NESTED[::3], "u")))
 def test_conditions_beside_a_ttl_that_nothing_reaches(tmp_path: Path, sql: str) -> None:
-    """What is written again is told further down, past the condition, and changes nothing."""
+    """With a TTL that never expires, refreshes pass the condition and change no result."""
     check(tmp_path, sql, "retract", "ttl: 1h\n")
 
 
 def test_a_row_leaves_that_the_join_above_has_forgotten(tmp_path: Path) -> None:
-    """A retraction of a row that has expired takes back what was made of it, as any other does."""
+    """The condition retracts a row even if the input row has expired in the state of the join above it."""
     sql = "SELECT /*+ STATE_TTL('a' = '10s') */ a.id, b.id AS o FROM a JOIN b ON a.k = b.k AND a.ts > NOW()"
     query, ts = running(tmp_path, sql, "retract"), EPOCH + timedelta(minutes=1)
     row = {"k": 1, "v": 0, "ts": ts.isoformat(), "d": None, "l": None}
@@ -321,7 +322,7 @@ def test_a_row_leaves_that_the_join_above_has_forgotten(tmp_path: Path) -> None:
 
 
 def test_what_has_left_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Neither rows whose time is over, nor those that were taken back before it came."""
+    """Neither rows whose time has passed nor rows retracted before it leave entries in the timer queue."""
     sql = "SELECT id FROM b WHERE ts BETWEEN NOW() - INTERVAL '1' MINUTE AND NOW()"
     query = running(tmp_path, sql, "retract")
     rows = [

@@ -1,6 +1,7 @@
-"""Conditions on NOW() under a clock that moves, against DuckDB over the rows that are there, with the time written out.
+"""Conditions on NOW() under a moving clock, against DuckDB over the current rows with the time as a literal.
 
-A batch may bring nothing but time. Rows are in the result from the batch on at whose time their condition is true.
+A batch may have no rows and only advance the clock. A row is in the result from the first batch at whose time its
+condition is true.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ QUERIES = [
 @pytest.mark.parametrize("mode", KEYS)
 @pytest.mark.parametrize("sql", QUERIES)
 def test_rows_come_and_go_with_the_clock(tmp_path: Path, sql: str, mode: str) -> None:
-    """After every batch the result is that of the SQL with the time of the batch in the place of NOW()."""
+    """After every batch the result equals the SQL with the batch's time in place of NOW()."""
     columns = "{id: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL, other: TIMESTAMP}"
     table = f"  a: {{topic: a, mode: {mode}, columns: {columns}{KEYS[mode]}}}"
     sink = f"  result: {{topic: r, mode: retract, sql: {json.dumps(sql)}}}"
@@ -69,18 +70,18 @@ def test_rows_come_and_go_with_the_clock(tmp_path: Path, sql: str, mode: str) ->
 
 
 def moment(dice: random.Random, now: datetime) -> datetime:
-    """A time around another one, often just that."""
+    """Return a time around another one, often equal to it."""
     return now + timedelta(seconds=dice.choice((0, 0, -20, -9, -5, 3, 12)))
 
 
 def shown(row: tuple[Any, ...]) -> dict[str, Any]:
-    """A row as a line of a file has it."""
+    """Return a row in the form of a line of a JSON file."""
     times = (None if each is None else each.isoformat() for each in row[2:])
     return dict(zip(("id", "v", "ts", "other"), (*row[:2], *times), strict=True))
 
 
 def expected(sql: str, rows: list[tuple[Any, ...]], now: datetime) -> Counter[tuple[Any, ...]]:
-    """What the query is over these rows at a time."""
+    """Return the query's result over these rows at this time."""
     for word in ("NOW()", "CURRENT_TIMESTAMP"):
         sql = sql.replace(word, f"TIMESTAMPTZ '{now.isoformat()}'")
     sql = sql.replace("CURRENT_DATE()", "CURRENT_DATE").replace("CURRENT_DATE", f"DATE '{now.date()}'")

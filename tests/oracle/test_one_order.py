@@ -1,6 +1,6 @@
-"""All functions over one window see one order of the rows of a partition, equal rows included.
+"""All functions over one window see the same order of a partition's rows, equal rows included.
 
-ROW_NUMBER says which order that is: every other function must give each row what it has in it.
+ROW_NUMBER tells the order. Every other function must give each row its result in that order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ sinks:
 @pytest.mark.parametrize("bounded", [False, True], ids=["all", "first"])
 @pytest.mark.parametrize("rows", ROWS)
 def test_functions_agree_on_the_order_of_equal_rows(tmp_path: Path, rows: str, bounded: bool, mode: str) -> None:
-    """With many equal rows, which come and go in batches of any size."""
+    """All functions agree on one order of many equal rows, which are inserted and retracted in batches of any size."""
     for number in seeds(2):
         dice = random.Random(f"{rows} {bounded} {mode} {number}")
         descending = dice.random() < 0.5
@@ -57,7 +57,7 @@ def test_functions_agree_on_the_order_of_equal_rows(tmp_path: Path, rows: str, b
 
 
 def change(dice: random.Random, mode: str, there: list[Mapping[str, Any]]) -> Line:
-    """A row comes or goes; few values, so that many are equal."""
+    """Return a random insert or retraction; there are few values, so that many rows are equal."""
     if mode == "retract" and there and dice.random() < 0.3:
         return "a", "-D", there.pop(dice.randrange(len(there)))
     row = {"j": dice.randint(1, 2), "s": dice.randint(1, 2), "v": dice.randint(1, 3)}
@@ -68,7 +68,7 @@ def change(dice: random.Random, mode: str, there: list[Mapping[str, Any]]) -> Li
 
 
 def check(result: Sequence[Mapping[str, Any]], *, descending: bool, bounded: bool) -> None:
-    """Whether there is one order that gives each row what it has."""
+    """Assert that one order of the rows explains all results."""
     partitions = defaultdict(list)
     for row in result:
         partitions[row["k"]].append(row)

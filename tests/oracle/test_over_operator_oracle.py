@@ -1,8 +1,8 @@
-"""OVER against its definition: after every batch the output is what it makes of all rows of the folded input.
+"""OVER against its definition: after every batch the output equals the definition over all rows of the folded input.
 
-Half the changes are rows that come again, go, or go without being there, with many ties, strong and weak hashes and
-segments of a few rows. These tests see wrong frames and seeds, results that are not taken back, output that is not net,
-and retractions wrongly (not) counted as unmatched.
+Half of the changes are repeated inserts, retractions and unmatched retractions, with many ties, strong and weak hashes,
+and segments of a few rows. These tests detect wrong frames and starting values, results that are not retracted, output
+that is not net, and retractions wrongly counted, or not counted, as unmatched.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PEERS = Frame("range", None, 0)
 
 
 def calls_of(dice: random.Random) -> list[OverCall]:
-    """Some calls over frames of all makes."""
+    """Return some random calls over random frames."""
 
     def frame() -> Frame:
         if dice.random() < 0.4:
@@ -80,7 +80,7 @@ def test_the_results_are_those_of_the_definition_after_every_batch(
 
 
 def test_long_partitions_are_read_in_pieces() -> None:
-    """Where frames are short and changes far apart, rows in between are the same as ever."""
+    """With short frames and changes far apart in a long partition, the rows in between keep the right results."""
     for dice in drawn("long", seeds(20)):
         of = OverInput("multiset", by_seq=True, hashed=dice.choice(changelogs.HASHES))
         calls = [call("sum", Frame("rows", -dice.randint(0, 3), 1)), call("lead", Frame("rows", 2, 2), 2)]
@@ -98,7 +98,7 @@ def test_long_partitions_are_read_in_pieces() -> None:
 
 @finding
 def _difference(of: OverInput, calls: Sequence[OverCall], batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches; None if nothing is."""
+    """Return how the operator's output is wrong on these batches; None if it is right."""
     work = Work(Over(spec(calls, of)))
     rows: list[Arrived] = []
     for batch in batches:
@@ -109,7 +109,10 @@ def _difference(of: OverInput, calls: Sequence[OverCall], batches: Batches) -> s
 
 
 def _apply(of: OverInput, rows: list[Arrived], batch: Sequence[Change]) -> int:
-    """Apply a batch to the rows, of which the first to arrive is taken back; returns how many found nothing."""
+    """Apply a batch, and return the number of unmatched retractions.
+
+    A retraction removes the equal row that arrived first.
+    """
     unmatched = 0
     by_sign = (lambda each: (each.seq, each.sign)) if of.by_seq else (lambda each: (-each.sign, each.seq))
     for change in sorted(batch, key=by_sign):
@@ -125,7 +128,7 @@ def _apply(of: OverInput, rows: list[Arrived], batch: Sequence[Change]) -> int:
 
 @pytest.mark.parametrize("frame", [ALL, PEERS])
 def test_what_expires_stays_in_what_rows_carry(frame: Frame) -> None:
-    """A row that comes goes on from the last row that is alive, however many before it are gone."""
+    """A new row continues from the last row that has not expired, however many rows before that one have expired."""
     of = OverInput("multiset", by_seq=True)
     work = Work(Over(spec([call("sum", frame), call("row_number", ALL)], of, ttl_ms=5)))
     for seq, now in enumerate((0, 3, 6, 7, 20)):

@@ -1,7 +1,7 @@
-"""OVER in SQL against DuckDB: after every batch the result is the same query over the rows that are there.
+"""OVER in SQL against DuckDB: after every batch the result equals the same query over the current rows.
 
-Rows come in any order and go again, values and times are NULL at times, and many rows share a time. Where rows with one
-time must be told apart, DuckDB is given the arrival as a last column of the order.
+Rows arrive in any order and may be retracted. Some values and times are NULL, and many rows share a time. If the result
+depends on the order of rows with equal times, DuckDB sorts by the arrival number last.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ QUERIES = {
 
 
 def changes_of(dice: random.Random, mode: str, count: int) -> list[Change]:
-    """Changes of rows: mostly later than those before, often not, a third of them taken back."""
+    """Return changes of rows, mostly in order of time; in mode retract about a third are retractions."""
     now, live, found = START, list[Row](), list[Change]()
     for id_ in range(count):
         if mode == "retract" and live and dice.random() < 0.35:
@@ -97,7 +97,7 @@ def changes_of(dice: random.Random, mode: str, count: int) -> list[Change]:
 
 
 def expected(sql: str, rows: list[tuple[int, Row]]) -> list[Row]:
-    """What DuckDB makes of the rows with their arrival."""
+    """Return DuckDB's result over the rows with their arrival numbers."""
     columns = "id BIGINT, k BIGINT, v BIGINT, d DOUBLE, m DECIMAL(10,2), ts TIMESTAMPTZ, t VARCHAR, arrival BIGINT"
     there = [(*row[:4], None if row[4] is None else Decimal(row[4]), *row[5:], at) for at, row in rows]
     return answer(sql, {"a": (columns, there)})
@@ -106,7 +106,7 @@ def expected(sql: str, rows: list[tuple[int, Row]]) -> list[Row]:
 @pytest.mark.parametrize("mode", ["append", "retract"])
 @pytest.mark.parametrize("name", QUERIES)
 def test_results_are_sql_over_the_rows_that_are_there(tmp_path: Path, name: str, mode: str) -> None:
-    """After every batch, however the changes are cut, with restarts in between."""
+    """After every batch of any size, with restarts, the result equals DuckDB's over the current rows."""
     columns = "{id: BIGINT NOT NULL, k: BIGINT, v: BIGINT, d: DOUBLE, m: 'DECIMAL(10,2)', ts: TIMESTAMP, t: STRING}"
     sql = QUERIES[name].format(arrival=", arrival", proctime="arrival")
     for dice in drawn(f"{name} {mode}", seeds()):

@@ -1,6 +1,6 @@
 """Window functions in SQL against the same SQL in DuckDB over the folded input, after every batch.
 
-Rows come, go and change, in few partitions, with NULLs in what is counted and in what they are ordered by.
+Rows are inserted, deleted and updated in a few partitions, with NULLs in arguments and in sort columns.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ COLUMNS = {"id": "BIGINT", "k": "BIGINT", "v": "INTEGER", "d": "DOUBLE", "c": "D
 @pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_result_is_that_of_duckdb_after_every_batch(name: str, keyed: bool, tmp_path: Path) -> None:
-    """The fold of what has come out is the query over the rows that are there."""
+    """The folded output equals the query over the current rows."""
     clocked = Clocked.of(_job(tmp_path, QUERIES[name], keyed=keyed))
     for generator in drawn(f"over in SQL, {name}, {keyed}", CASES_EACH):
         query = Clocked.of(clocked.job)

@@ -1,8 +1,8 @@
-"""Whole plans under a driven clock against chains of naive operators, each input with a TTL of its own.
+"""Whole plans under a driven clock against chains of naive operators, each input with its own TTL.
 
-These tests see what no operator alone shows: a row that is written again and expires further down all the same, because
-an operator, a projection or a netting on its way swallowed that; one that lives on though nobody wrote it; a retraction
-that comes after expiry and stops half-way. The result is compared after every batch.
+These tests detect errors that no single operator shows. A refreshed row must not expire downstream because an operator,
+a projection or netting dropped its refresh. A row that is not refreshed must not live on. A retraction that arrives
+after expiry must not stop half-way. The result is compared after every batch.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tests.seeds import drawn, seeds
 CASES_EACH = seeds(6)
 BATCHES = 25
 TABLES = {"u": ("k", "a", "n"), "r": ("b", "m"), "s": ("x", "y")}
-"""`u` is an upsert table by `k`; the others have no key, and may take rows back."""
+"""`u` is an upsert table by `k`; the other tables have no key and may retract rows."""
 
 
 @dataclass(frozen=True)
 class State:
-    """How a plan keeps rows: the sides of its joins, and the TTLs in ms of its other operators by their names."""
+    """The state of a plan: the sides of its joins, and the TTLs in ms of its other operators, by name."""
 
     joins: list[tuple[Kept, Kept]]
     ttls: dict[str, int | None]
 
     @classmethod
     def of(cls, sink: PhysicalSink) -> State:
-        """That of this plan."""
+        """Return the state of this plan."""
         joins, ttls = [], {}
         for node in walk(sink):
             match node:
@@ -58,7 +58,7 @@ class State:
 
 @dataclass(frozen=True)
 class Chain:
-    """A query and the naive operators that it is, given how their rows are kept."""
+    """A query and the equivalent chain of naive operators, given how the plan keeps rows."""
 
     sql: str
     naive: Callable[[State], Naive]
@@ -69,7 +69,7 @@ def _u(kept: State, *columns: int) -> Naive:
 
 
 def _joined(kind: JoinKind, left: Naive, right: Read, on: int, kept: tuple[Kept, Kept]) -> Naive:
-    """Left rows of two columns, of which `on` is the key, with right rows by their first column."""
+    """Join left rows of two columns, with `on` as the key, with right rows by their first column."""
     return Joined(kind, (left, right), (2, len(right.columns)), (on, 0), kept)
 
 
@@ -84,7 +84,7 @@ def _of_ranked(kept: State) -> Naive:
 
 
 def _counted(kept: State) -> Naive:
-    # Rows of a table without a key are told apart by all of their columns, also by those that nobody reads.
+    # Rows of a table without a key are identified by all their columns, including those that are not read.
     joined = _joined("inner", _u(kept, 0, 1), Read(1, (0, 1)), 1, kept.joins[0])
     return Counted(Projected(joined, (1,)), kept.ttls["aggregate_1"])
 
@@ -121,7 +121,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_plan_is_the_chain_of_its_operators_at_any_time(name: str, tmp_path: Path) -> None:
-    """After every batch, whatever the time since the last one, the folded results are the same."""
+    """After every batch, whatever the time since the last one, the folded results are equal."""
     for rng in drawn(f"plans with a clock, {name}", CASES_EACH):
         query = Clocked.of(job_of(tmp_path, _job(CHAINS[name].sql, rng)))
         kept = State.of(query.sink)
@@ -139,7 +139,7 @@ def test_a_plan_is_the_chain_of_its_operators_at_any_time(name: str, tmp_path: P
 
 
 def _job(sql: str, rng: random.Random) -> str:
-    """The tables, some with a TTL of their own, and the query; the job's TTL is that of the operators' results."""
+    """Return a job with the query and the tables, some with their own TTL; the job's TTL is for operators' results."""
 
     def ttl() -> str:
         return rng.choice(("2s", "3s", "5s", "8s"))
@@ -156,7 +156,7 @@ def _job(sql: str, rng: random.Random) -> str:
 
 
 def _batches(rng: random.Random) -> list[list[Change]]:
-    """Rows that come, are written again as they are or with other values, go, and go long after they have expired."""
+    """Return rows that are inserted, repeated, updated and retracted, also long after they have expired."""
     came: list[list[Row]] = [[] for _ in TABLES]
     seq, result = 0, []
     for _ in range(BATCHES):

@@ -1,7 +1,7 @@
-"""Windows of the time of processing, against their definition over the rows with the times of their batches.
+"""Windows of processing time, against their definition over the rows with the times of their batches.
 
-After every batch, with and without rows, at random steps of the clock: a batch has one time, a window is over when the
-clock has come to its end.
+Results are compared after every batch, with and without rows, at random steps of the clock. A batch has one time. A
+window is over when the clock has reached its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TABLES = """\
 
 @dataclass(frozen=True)
 class Row:
-    """A row and the ms at which it was processed."""
+    """A row and the time in ms at which it was processed."""
 
     k: int | None
     v: int
@@ -37,11 +37,11 @@ class Row:
 
 
 Windows = Callable[[Sequence[Row]], Iterator[tuple[int, int, Row]]]
-"""Rows with the beginning and the end of each window that they are in, in ms."""
+"""Rows with the start and the end in ms of each window that they are in."""
 
 
 def hopping(slide: int, size: int) -> Windows:
-    """Windows of `size` seconds, every `slide` seconds; of those that tumble, both are the same."""
+    """Return windows of `size` seconds, every `slide` seconds; for tumbling windows both are equal."""
 
     def windows(rows: Sequence[Row]) -> Iterator[tuple[int, int, Row]]:
         for row in rows:
@@ -53,7 +53,7 @@ def hopping(slide: int, size: int) -> Windows:
 
 
 def sessions(gap: int) -> Windows:
-    """Those of each `k`."""
+    """Return the sessions of each `k`."""
 
     def windows(rows: Sequence[Row]) -> Iterator[tuple[int, int, Row]]:
         found: dict[int | None, list[list[Row]]] = {}
@@ -70,7 +70,7 @@ def sessions(gap: int) -> Windows:
 
 
 def sums(windows: Windows, *, keyed: bool = True) -> Callable[[Sequence[Row], int | None], Counter[Any]]:
-    """The rows (k, count, sum, end) of each group of a window; `now` leaves out windows that are not over yet."""
+    """Return the rows (k, count, sum, end) of each group of a window; `now` leaves out windows that are not over."""
 
     def expected(rows: Sequence[Row], now: int | None) -> Counter[Any]:
         groups: dict[Any, list[Row]] = {}
@@ -86,12 +86,12 @@ def sums(windows: Windows, *, keyed: bool = True) -> Callable[[Sequence[Row], in
 
 
 def moment(ms: int) -> datetime:
-    """A time of this many ms."""
+    """Return the time of this many ms."""
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def read(row: Shown) -> tuple[Any, ...]:
-    """The values of a row of the result, its times as times."""
+    """Return the values of a result row, with strings parsed as times."""
     return tuple(datetime.fromisoformat(value) if isinstance(value, str) else value for _, value in row)
 
 
@@ -150,7 +150,7 @@ QUERIES: Mapping[str, tuple[str, Callable[[Sequence[Row], int | None], Counter[A
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("seed", seeds(2))
 def test_windows_of_processing_time_are_those_of_the_batches(tmp_path: Path, name: str, final: bool, seed: int) -> None:
-    """The folded result is the definition, with final rows that of the windows that are over: all when the input is."""
+    """The folded result equals the definition; final rows are those of ended windows, at the end of input all."""
     sql, expected = QUERIES[name]
     sink = "mode: append" if final else "mode: retract, emit: changes"
     query = Clocked.of(
@@ -182,7 +182,7 @@ def test_windows_of_processing_time_are_those_of_the_batches(tmp_path: Path, nam
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_over_in_the_order_of_arrival_gives_each_row_once(tmp_path: Path, seed: int) -> None:
-    """Each row has the sum of the last three of its key, and goes out when the time of its batch is over."""
+    """Each row has the sum of the last three rows of its key, and is emitted once the time of its batch is over."""
     sql = "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY PROCTIME() ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS s"
     query = Clocked.of(
         job_of(
@@ -196,7 +196,7 @@ def test_over_in_the_order_of_arrival_gives_each_row_once(tmp_path: Path, seed: 
     now = START
     for _ in range(batches(20)):
         now += chance.choice((0, 1, 500))
-        # Each another number: of equal rows that come at once nobody can say which was first.
+        # Every row has a different number: the order of equal rows that arrive together is not defined.
         come = [Row(chance.choice((None, 1, 2)), len(rows) + n, now) for n in range(chance.choice((0, 1, 3, 8)))]
         query.batch(now, *(("a", "+I", {"k": row.k, "v": row.v}) for row in come))
         rows += come
@@ -206,7 +206,7 @@ def test_over_in_the_order_of_arrival_gives_each_row_once(tmp_path: Path, seed: 
 
 
 def shown(query: Clocked) -> Counter[tuple[Any, ...]]:
-    """How often each row is in the folded result."""
+    """Return how often each row is in the folded result."""
     return Counter({read(row): count for row, count in query.view.items()})
 
 
@@ -218,7 +218,7 @@ def _sums_of_three(rows: Sequence[Row]) -> Counter[tuple[Any, ...]]:
 
 
 def test_a_row_has_the_time_of_its_batch(tmp_path: Path) -> None:
-    """As a column, filtered by another, and with NOW() beside it, by which old rows go, and no others in the end."""
+    """PROCTIME() works as a column and with NOW(), which removes old rows; the end of input removes no others."""
     query = Clocked.of(
         job_of(
             tmp_path,

@@ -1,10 +1,10 @@
-"""The rank and the deduplication against DuckDB: after every batch the output is what SQL says about the input so far.
+"""The rank and the deduplication against DuckDB: after every batch the output equals SQL over the input so far.
 
-Each case is a random changelog over a function, a range, a strategy, a direction, with the number or without, with few
-values, so that there are ties, NULLs and duplicates; with strong and weak hashes, order keys that share their code,
-and segments of a few rows. DuckDB numbers the folded input of all batches at once, by batch number. These tests see
-wrong rows or numbers in any batch, rows taken back that are not there, output that is not net, and retractions
-wrongly (not) counted as unmatched.
+Each case is a random changelog over a function, a range, a strategy and a direction, with or without the number in the
+output. There are few values, so that ties, NULLs and duplicates occur, strong and weak hashes, order keys that share
+their code, and segments of a few rows. DuckDB numbers the folded input of all batches at once, by batch number. These
+tests detect wrong rows or numbers in any batch, retractions of rows that are not in the output, output that is not net,
+and retractions wrongly counted, or not counted, as unmatched.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ NUMBERS: tuple[RankFunction, ...] = ("row_number", "rank", "dense_rank")
 
 @dataclass(frozen=True)
 class Case:
-    """What is computed of which input, and how SQL says it; of several `tasks` each sends its local top-k alone."""
+    """The operator, its input, and the equivalent SQL; with `tasks`, each task sends only its local top-k."""
 
     operator: Operator
     of: RankInput
@@ -70,7 +70,7 @@ class Case:
     tasks: int
 
     def sent(self, batch: Batch) -> Batch:
-        """What reaches the operator of a batch."""
+        """Return the part of a batch that reaches the operator."""
         if not self.tasks or self.rank.ranking.strategy == "retract":
             return batch
         changes = batch.changes
@@ -80,7 +80,7 @@ class Case:
 
     @property
     def sql(self) -> str:
-        """The rows in the range, by batch."""
+        """Return the SQL for the rows in the range, by batch."""
         spec, own = self.rank, self._number(self.rank.ranking.function)
         numbers = "".join(f", {self._number(each)}" for each in spec.emitted)
         last = "" if spec.ranking.last is None else f"AND {own} <= {spec.ranking.last}"
@@ -134,7 +134,7 @@ def test_conditions_and_further_numbers_are_what_sql_says_after_every_batch(
     database: duckdb.DuckDBPyConnection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With conditions on numbers and rows, numbers by several functions, without an upper bound or with one."""
+    """Conditions on numbers and rows, and several number functions, give SQL's result, bounded or unbounded."""
 
     def case(generator: random.Random) -> Case:
         of = _random_input(generator, strategy)
@@ -212,7 +212,7 @@ def _run(
 
 @finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches; None if nothing is."""
+    """Return how the operator's output is wrong on these batches; None if it is right."""
     work, folded, table, views = Work(case.operator), NaiveSide(case.of, None), Table(), []
     for number, batch in enumerate(batches):
         output = work.process(case.sent(case.of.columns(batch)), number)

@@ -1,8 +1,8 @@
-"""The rank against its naive form under a driven clock: rows that expire, refreshes, rows that come back too late.
+"""The rank against its naive form under a driven clock: expiring rows, refreshes, late retractions.
 
-SQL knows no expiry, so here the definition is `NaiveRank`. These tests see a row that is taken back though it is not
-out, or under another number than the one it is out with, marks that go astray in merges, and rows that count too long
-or not long enough.
+SQL has no expiry, so the definition here is `NaiveRank`. These tests detect retractions of rows that are not in the
+output, or under a number other than the emitted one, marks lost in merges, and rows that count for too long or too
+short a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIES: tuple[Ties, ...] = ("earliest first", "latest first")
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch emits the changes and refreshes that the naive rank does, and no row goes that is not there."""
+    """Every batch emits the naive rank's changes and refreshes, and retracts no row that is not in the output."""
     most_in_vain, many = compaction.MOST_IN_VAIN, prefix_scan.MANY
     for trial in trials(f"clock, {strategy}", seeds(8), monkeypatch, least_rows=2):
         generator = trial.generator
@@ -77,7 +77,7 @@ def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, m
 
 @finding
 def _difference(spec: RankSpec, of: RankInput, batches: Batches) -> str | None:
-    """What is wrong with the rank on these batches, whose times depend on their number alone; None if nothing is."""
+    """Return how the rank's output is wrong on these batches, whose times depend on their numbers; None if right."""
     work, naive, now = Work(Rank(spec)), NaiveRank(spec, of, NaiveSide(of, spec.ttl_ms)), 0
     for now, batch in timed(batches):
         steps = naive.process(batch, now)

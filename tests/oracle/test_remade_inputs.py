@@ -1,8 +1,8 @@
-"""Trees of joins by one key, of which nothing is kept but their inputs, against DuckDB over random changelogs.
+"""Trees of joins on one key, which store only their inputs, against DuckDB over random changelogs.
 
-Inner, left, right and full joins stand over each other in random trees: on both sides, as derived tables that leave out
-columns, with conditions here and there, over tables of all modes with and without keys. The folded result is what the
-SQL gives on the folded inputs after every batch; traits hold, and nothing is taken back that is not there.
+Inner, left, right and full joins are nested in random trees on both sides. Some are derived tables that leave out
+columns, some have further conditions, over tables of all modes with and without keys. The folded result equals the SQL
+over the folded inputs after every batch. Traits hold, and no row is retracted that is not in the result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TABLES = {
     "clicks": ("page",),
     "sales": ("paid",),
 }
-"""Tables with a customer_id, and what else is read of them."""
+"""Tables with a customer_id, and the other columns that are read from each."""
 BATCHES = 6
 
 
@@ -40,13 +40,13 @@ class _Tree:
         self._aliases = (f"t{number}" for number in itertools.count())
 
     def query(self) -> str:
-        """A query over three to five tables."""
+        """Return a query over three to five tables."""
         source, columns = self._joined(self._rng.choice((3, 3, 4, 5)))
         some = self._rng.sample(columns, self._rng.randint(1, len(columns)))
         return f"SELECT {', '.join(f'{each} AS c{number}' for number, each in enumerate(some))} FROM {source}"
 
     def _joined(self, tables: int) -> tuple[str, list[str]]:
-        """What stands in FROM, and its columns; the first is the key that no pad of its right side takes away."""
+        """Return a FROM item and its columns; the first is the key, for an outer join that of the preserved side."""
         if tables == 1:
             table, alias = self._rng.choice(list(_TABLES)), next(self._aliases)
             return f"{table} {alias}", [f"{alias}.{name}" for name in ("customer_id", *_TABLES[table])]
@@ -73,7 +73,7 @@ class _Tree:
 
 
 def cases(seed: int) -> Iterator[Case]:
-    """The queries of a seed, without a ttl."""
+    """Yield the queries of a seed, without a TTL."""
     rng = random.Random(seed)
     for _ in range(4):
         yield Case(Path(f"seed_{seed}.txt"), "Random.\nsink: retract\nttl: null", _Tree(rng).query(), "")
@@ -81,14 +81,14 @@ def cases(seed: int) -> Iterator[Case]:
 
 @pytest.mark.parametrize("seed", seeds(8))
 def test_trees_of_joins_by_one_key_are_what_duckdb_says(seed: int) -> None:
-    """After every batch."""
+    """After every batch the result of such a tree equals DuckDB's."""
     for case in cases(seed):
         print(f"seed {seed}: {case.sql}")
         is_what_duckdb_says(case, seed, BATCHES)
 
 
 def test_many_of_these_trees_keep_nothing_in_between() -> None:
-    """Some with several such inputs, on either side and over each other."""
+    """Many of these trees recompute join inputs instead of storing them, on either side and at several levels."""
     found = [_remade(planned(case)[1]) for seed in range(25) for case in cases(seed)]
     assert sum(map(bool, found)) > len(found) / 3
     assert {name for each in found for name in each} == {"left", "right"}

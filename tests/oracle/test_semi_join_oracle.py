@@ -1,9 +1,9 @@
-"""Semi, anti and mark join against DuckDB, and under a clock against the naive join's pads.
+"""Semi, anti and mark joins against DuckDB, and under a clock against the naive join's null-padded rows.
 
-Each case is a random changelog over a kind, two layouts, a condition, NULLs and duplicates, with strong and weak
-hashes and segments of a few rows. DuckDB evaluates EXISTS, NOT EXISTS, IN and NOT IN over the folded inputs after
-each batch. Under a clock, where SQL has nothing to say, the anti join is what a left join does to its pads, the semi
-join is the rest of the left rows, and the mark join both.
+Each case is a random changelog over a kind, two layouts, a condition, NULLs and duplicates, with strong and weak hashes
+and segments of a few rows. DuckDB evaluates EXISTS, NOT EXISTS, IN and NOT IN over the folded inputs after each batch.
+SQL has no expiry. Under a clock, the anti join must equal the null-padded rows of the naive left join, the semi join
+the other left rows, and the mark join both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ANSWERS = (changelogs.pack((0,)), changelogs.pack((1,)), changelogs.pack((None,)
 
 @dataclass(frozen=True)
 class Case:
-    """What is joined, under which hash, and how long the rows of each side live."""
+    """The join, its inputs, the hash, and the TTL of each side."""
 
     kind: SemiJoinKind
     inputs: tuple[Input, Input]
@@ -49,13 +49,13 @@ class Case:
 
     @property
     def operator(self) -> SemiJoin:
-        """The operator."""
+        """Return the operator."""
         sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(self.inputs, self.ttls, strict=True)]
         condition = LESS if self.conditional else None
         return SemiJoin(SemiJoinSpec(self.kind, sides[0], sides[1], condition, self.refreshes, ANSWERS))
 
     def columns(self, batch: list[Change]) -> Batch:
-        """The batch as the operator takes it."""
+        """Return the batch as the operator takes it."""
         packed = changelogs.packed(batch, [of.table for of in self.inputs], self.hashed)
         return with_facts(packed) if self.kind in NULL_AWARE else packed
 
@@ -74,7 +74,8 @@ def test_the_result_is_what_sql_says_after_every_batch(
             generator = trial.generator
             left, right = (Input(layout, generator.random() < 0.5, generator.random() < 0.6) for layout in layouts)
             if kind in NULL_AWARE:
-                # The facts about R are its own changes once more: only such an input counts them as they come.
+                # The facts are a copy of the right side's changes; only with this input is every change counted in
+                # order.
                 right = Input("multiset", by_seq=False)
             with_condition = conditional and kind not in NULL_AWARE
             case = Case(kind, (left, right), with_condition, generator.choice(changelogs.HASHES))
@@ -86,7 +87,7 @@ def test_the_result_is_what_sql_says_after_every_batch(
 def test_what_each_batch_emits_under_a_clock_is_what_the_definition_says(
     kind: SemiJoinKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With TTL on either side, every batch emits what follows from the naive left join's pads, or from NOT IN."""
+    """With a TTL on either side, the output follows from the naive left join's null-padded rows, or from NOT IN."""
     for trial in trials(f"clock, {kind}", seeds(4), monkeypatch):
         generator = trial.generator
         left, right = (Input(generator.choice(LAYOUTS), generator.random() < 0.5) for _ in range(2))
@@ -104,7 +105,7 @@ def test_what_each_batch_emits_under_a_clock_is_what_the_definition_says(
 
 @finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches; None if nothing is."""
+    """Return how the operator's output is wrong on these batches; None if it is right."""
     sql = functools.partial(_sql, database, case)
     return sql_differs(case.operator, case.inputs, batches, case.columns, sql)
 
@@ -126,7 +127,7 @@ def _sql(database: duckdb.DuckDBPyConnection, case: Case, tables: Sequence[Table
 
 
 def _difference_to_pads(case: Case, batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches, whose times depend on their number; None if nothing is."""
+    """Return how the output differs from the naive left join's, with batch times by number; None if it does not."""
     left, right = (NaiveSide(of, ttl) for of, ttl in zip(case.inputs, case.ttls, strict=True))
     naive = NaiveJoin("left", left, right, LESS.holds if case.conditional else (lambda _left, _right: True))
     project = case.inputs[0].table.project
@@ -150,7 +151,7 @@ def _difference_to_pads(case: Case, batches: Batches) -> str | None:
 
 
 def _difference_to_in(case: Case, batches: Batches) -> str | None:
-    """The same where the definition is IN, or NOT IN, over all rows of the right side, which live for ever."""
+    """Return how the output differs from IN or NOT IN over all rows of the right side, which never expire."""
     left, right = (NaiveSide(of, ttl) for of, ttl in zip(case.inputs, case.ttls, strict=True))
     project = case.inputs[0].table.project
 
@@ -191,9 +192,9 @@ def _difference_to_left_rows(
     out: Callable[[Stored], Row | None],
     written: Callable[[Stored, int], bool],
 ) -> str | None:
-    """What is wrong where a batch is to emit how that changes what is out of each left row, if anything is.
+    """Return how the emitted changes differ from the changes of `out` over all left rows; None if they do not.
 
-    `process` also gives what is taken back late, and `written` says what keeps a row alive.
+    `process` also returns the output rows of late retractions. `written` returns whether a row's output is refreshed.
     """
     work = Work(case.operator, folds=False)
     for now, batch in timed(batches):

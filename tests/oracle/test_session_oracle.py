@@ -1,10 +1,10 @@
-"""Sessions against their definition: after every batch the output is what it makes of all rows of the folded input.
+"""Sessions against their definition: after every batch the output equals the definition over the folded input.
 
-Half the changes are rows that come again, go, or go without being there, at times so close to each other that a row
-makes two sessions one, or its going makes two of one; with strong and weak hashes and segments of a few rows. These
-tests see wrong starts and ends in any batch, rows taken back that are not there, output that is not net, and
-retractions wrongly (not) counted as unmatched. With a TTL rows that expired stay out, and no row is there twice with
-two starts. With a watermark sessions that have ended stay as they are, and in the end of time nothing is left.
+Half of the changes are repeated inserts, retractions and unmatched retractions. Times are so close that an inserted row
+may merge two sessions, and a retracted row may split one. Hashes are strong and weak, and segments have a few rows.
+These tests detect wrong starts and ends in any batch, retractions of rows that are not in the output, output that is
+not net, and retractions wrongly counted, or not counted, as unmatched. With a TTL, expired rows stay in the output, and
+no row is in it twice with two starts. With a watermark, ended sessions do not change, and at the end no state is left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GAPS = (1, 2, 3, 4, 7, 100)
 def test_the_windows_are_those_of_the_definition_after_every_batch(
     goes_by: str, by_seq: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folding the output after each batch gives every row with the start of its session, and its end if asked for."""
+    """Folding the output after each batch gives every row with the start of its session, and its end if requested."""
     compare = {"nothing": _difference, "a ttl": _with_a_clock, "a watermark": _with_a_watermark}[goes_by]
     for trial in trials(f"session, {goes_by}, {by_seq}{', with ends' * ends}", seeds(40), monkeypatch):
         generator = trial.generator
@@ -56,7 +56,7 @@ def test_the_windows_are_those_of_the_definition_after_every_batch(
     ids=["inside of one that goes on", "behind one that has ended", "in the last ms of one"],
 )
 def test_a_row_joins_what_has_not_ended(rows: list[tuple[int, int]], starts: dict[int, int]) -> None:
-    """Rows by the watermark before them and their times, with a gap of 7; the first one is let go of at 16."""
+    """A row joins a session that has not ended; the gap is 7, and the first session is evicted at 16."""
     of = PartitionedInput("multiset", by_seq=True)
     work = Work(Session(spec(7, of, closes=True)))
     of_time = {time(row): row for row in itertools.product(range(6), [1], range(6))}
@@ -68,7 +68,7 @@ def test_a_row_joins_what_has_not_ended(rows: list[tuple[int, int]], starts: dic
 
 @finding
 def _difference(of: PartitionedInput, gap: int, ends: bool, batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches; None if nothing is."""
+    """Return how the operator's output is wrong on these batches; None if it is right."""
     work, state = Work(Session(spec(gap, of, ends=ends))), Materialised(of)
     for batch in batches:
         unmatched = state.apply(batch)
@@ -80,7 +80,7 @@ def _difference(of: PartitionedInput, gap: int, ends: bool, batches: Batches) ->
 
 @finding
 def _with_a_clock(of: PartitionedInput, gap: int, ends: bool, batches: Batches) -> str | None:
-    """The same where rows expire: the rows that go and come, whatever their starts, and which are refreshed."""
+    """Return how the inserted, retracted and refreshed rows, apart from their starts, are wrong if rows expire."""
     ttl_ms = 3
     work, naive = Work(Session(spec(gap, of, ttl_ms=ttl_ms, refreshes=True, ends=ends))), NaiveSide(of, ttl_ms)
     for now, batch in timed(batches):
@@ -103,7 +103,7 @@ def _with_a_clock(of: PartitionedInput, gap: int, ends: bool, batches: Batches) 
 
 @finding
 def _with_a_watermark(of: PartitionedInput, gap: int, ends: bool, batches: Batches) -> str | None:
-    """The same where sessions end: the rows of one that has ended keep their start, and no row joins them any more."""
+    """Return how the output is wrong if a watermark ends sessions: their starts must stay, and no row may join them."""
     work, state, ended = Work(Session(spec(gap, of, closes=True, ends=ends))), Materialised(of), Counter[Row]()
     for watermark, batch in zip(_watermarks(batches), batches, strict=True):
         open_ = Counter(state.rows) - Counter(row[:3] for row in ended.elements())
@@ -119,7 +119,7 @@ def _with_a_watermark(of: PartitionedInput, gap: int, ends: bool, batches: Batch
 
 
 def _watermarks(batches: Batches) -> list[int]:
-    """The watermark before each batch: somewhere among the times of the rows so far, and never going back."""
+    """Return the watermark before each batch: a time among those of the rows so far, never decreasing."""
     found, seen, last = [], list[int](), -100
     for number, batch in enumerate(batches):
         last = max(last, sorted(seen)[len(seen) * number // (number + 2)]) if seen else last
@@ -129,7 +129,7 @@ def _watermarks(batches: Batches) -> list[int]:
 
 
 def _ended(rows: Counter[Row], gap: int, watermark: int) -> Counter[Row]:
-    """The rows of sessions whose last time and the gap are before the watermark."""
+    """Return the rows of sessions whose last time plus gap is before the watermark."""
     last: dict[tuple[int | None, int | None], int] = {}
     for row in rows:
         at = row[1], row[3]

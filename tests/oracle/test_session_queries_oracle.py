@@ -1,6 +1,6 @@
-"""Whatever stands above sessions, their windows are those of all rows of the partition: random queries and cuts.
+"""Queries over sessions keep the windows of all rows of the partition: random queries, in batches of any size.
 
-Sessions are those of a model in plain Python (`session_queries`), and DuckDB says what a query gives over their rows.
+A model in plain Python (`session_queries`) computes the sessions. DuckDB evaluates the query over their rows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tests.seeds import drawn, seeds
 from tests.trying import Change, folded
 
 _DELAY = 20
-"""Minutes that a row may be late, and older than a row that it takes back."""
+"""How many minutes a row may be late; no retracted row is older than that."""
 
 
 @pytest.mark.parametrize("mode", ["append", "retract", "no key", "upsert"])
 @pytest.mark.parametrize("emit", ["changes", "final", "once", "keyed"])
 def test_a_session_has_the_window_of_all_its_rows(tmp_path: Path, mode: str, emit: str) -> None:
-    """At every cut, with and without a watermark, in retract, append and upsert sinks, also where rows are final."""
+    """The result equals the model's in batches of every size, with and without a watermark, in sinks of all modes."""
     for dice in drawn(f"sessions {mode} {emit}", seeds(6)):
         agrees(tmp_path, dice, mode, emit)
 
 
 def agrees(folder: Path, dice: random.Random, mode: str, emit: str) -> bool:
-    """A random query gives at every cut what the model gives; False where it is refused."""
+    """Compare a random query with the model in batches of several sizes; return False if the query is refused."""
     marked = emit in ("final", "once") or dice.random() < 0.5
     tables = {name: _table(mode, watermark=marked, required=emit == "keyed") for name in ("a", "b")}
     query = random_session_query(dice, ["a", "b"])
@@ -57,7 +57,7 @@ def agrees(folder: Path, dice: random.Random, mode: str, emit: str) -> bool:
 def _sink(
     dice: random.Random, emit: str, query: SessionQuery, tables: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """A sink, with one of the keys that the planner finds if it is to have one."""
+    """Return a sink; if it must have a key, one of the unique keys that the planner finds."""
     if emit != "keyed":
         return {"mode": "append" if emit == "once" else "retract"} | ({"emit": "final"} if emit == "final" else {})
     named = {name: {"topic": name, **table} for name, table in tables.items()}
@@ -70,7 +70,7 @@ def _sink(
 
 
 def random_changes(dice: random.Random, mode: str, *, nulls: bool) -> tuple[list[Change], dict[str, list[Row]]]:
-    """Changes of both tables, in about the order of time, and the rows that are left of them."""
+    """Return changes of both tables, roughly in order of time, and the rows that are left."""
     rows: dict[str, list[Row]] = {"a": [], "b": []}
     changes: list[Change] = []
     for number in range(dice.choice([6, 12, 20])):

@@ -1,8 +1,9 @@
-"""Rows of sessions, and what is made of them, against DuckDB over the sessions of a model of time.
+"""Rows of sessions, and queries over them, against DuckDB over the sessions of a model of time.
 
 The model is that of `test_time_oracle`: which rows are late, and which sessions have ended. The result is SQL over the
-rows, each with the window of its session. With `emit: final` it is that of the sessions that the watermark has passed;
-where rows may go, and several sessions make a result, a gap later, as one that becomes shorter ends as much earlier.
+rows, each with the window of its session. With `emit: final` the result has the sessions that the watermark has passed.
+If rows may be retracted and several sessions make one result, it is emitted one gap later, because a session that
+becomes shorter ends up to one gap earlier.
 """
 
 from __future__ import annotations
@@ -75,16 +76,16 @@ class Model:
     of: dict[str, SessionModel]
 
     def batch(self, changes: Sequence[Change]) -> None:
-        """Take in a batch."""
+        """Apply a batch."""
         for sessions in self.of.values():
             sessions.batch(changes)
 
     def watermark(self, tables: Sequence[str]) -> datetime:
-        """That of these tables together."""
+        """Return the watermark over these tables."""
         return min(self.of[name].watermark for name in tables)
 
     def query(self, sql: str, until: datetime | None = None) -> Counter[Row]:
-        """What the query is over rows of sessions, of those that end before that."""
+        """Return the query's result over rows of sessions, optionally only those that end before `until`."""
         columns = (
             "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, window_end TIMESTAMPTZ, "
             "window_time TIMESTAMPTZ"
@@ -97,7 +98,7 @@ class Model:
 
 
 def windows(model: SessionModel) -> list[Row]:
-    """The rows of all sessions, each with when its session begins and ends, and the ms before that."""
+    """Return the rows of all sessions, each with its session's start, its end, and the end minus 1 ms."""
     found = []
     for session in (*model.ended, *model.open()):
         end = session[-1][3] + GAP
@@ -109,7 +110,7 @@ def windows(model: SessionModel) -> list[Row]:
 @pytest.mark.parametrize("mode", ["append", "retract"])
 @pytest.mark.parametrize("name", CASES)
 def test_rows_of_sessions_are_sql_over_what_is_not_late(tmp_path: Path, name: str, mode: str, emit: str) -> None:
-    """After every batch, however the changes are cut, with restarts, and in the end of time."""
+    """After every batch and at the end, with restarts, the result equals SQL over the rows that were not late."""
     for dice in drawn(f"{name} {mode} {emit}", seeds()):
         query = started(tmp_path, CASES[name], mode, f"mode: retract, emit: {emit}")
         model = Model({each: SessionModel(table=each) for each in "ab"})
@@ -122,7 +123,7 @@ def test_rows_of_sessions_are_sql_over_what_is_not_late(tmp_path: Path, name: st
 def test_rows_that_may_be_late_correct_sessions_that_have_ended(
     tmp_path: Path, name: str, mode: str, emit: str
 ) -> None:
-    """As long as they are allowed; what is final is so at the watermark."""
+    """Late rows within the allowed lateness correct ended sessions; with `emit: final` rows appear at the watermark."""
     for dice in drawn(f"late {name} {mode} {emit}", seeds()):
         query = started(tmp_path, CASES[name], mode, f"mode: retract, emit: {emit}", ALLOWED)
         model = Model({each: SessionModel(LATENESS, each) for each in "ab"})
@@ -131,7 +132,7 @@ def test_rows_that_may_be_late_correct_sessions_that_have_ended(
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_append_sink_takes_them(tmp_path: Path, name: str) -> None:
-    """Each row comes once, and in the end it is the result over all sessions."""
+    """An append sink has each row once, and in the end the result over all sessions."""
     dice = random.Random(name)
     query = started(tmp_path, CASES[name], "append", "mode: append")
     model = Model({each: SessionModel(table=each) for each in "ab"})
@@ -145,7 +146,7 @@ def test_an_append_sink_takes_them(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("emit", ["changes", "final"])
 @pytest.mark.parametrize("name", CASES)
 def test_state_stays_as_large_as_what_is_open(tmp_path: Path, name: str, emit: str) -> None:
-    """While the watermark moves on, batch by batch, as much goes as comes."""
+    """As the watermark advances, as much state is evicted as is added."""
     query = started(tmp_path, CASES[name], "append", f"mode: retract, emit: {emit}")
     sizes = []
     for batch in range(90):
@@ -157,7 +158,7 @@ def test_state_stays_as_large_as_what_is_open(tmp_path: Path, name: str, emit: s
 
 
 def test_starts_are_final_a_gap_after_their_rows(tmp_path: Path) -> None:
-    """A row that comes after the watermark, but by less than the gap, still begins the session of one behind it."""
+    """A row behind the watermark by less than the gap still starts the session of the row after it."""
     query = started(tmp_path, STARTS, "append", "mode: append")
     for id_, (seconds, count) in enumerate([(10, 0), (15.5, 0), (9, 0), (17.5, 2)]):
         query.batch(0, ("a", "+I", as_json((id_, 1, 0, START + timedelta(seconds=seconds)))))
@@ -178,7 +179,7 @@ BY_END = TUMBLED.replace("window_time", "window_end")
 @pytest.mark.parametrize("mode", ["append", "retract"])
 @pytest.mark.parametrize("of", ["window_time", "window_end"])
 def test_windows_of_sessions_take_all_of_them_in(tmp_path: Path, of: str, mode: str) -> None:
-    """Also one that has become shorter, and has ended with that before the watermark."""
+    """Windows over sessions include every session, also one that a retraction has shortened and so ended earlier."""
     oracle = f"SELECT time_bucket(INTERVAL '5 seconds', {of}) + INTERVAL '5 seconds', COUNT(*) FROM a GROUP BY ALL"
     for dice in drawn(f"windows of sessions {of} {mode}", seeds(3)):
         query = running(tmp_path, mode, TUMBLED if of == "window_time" else BY_END, "mode: retract, emit: changes")
@@ -191,7 +192,7 @@ def test_windows_of_sessions_take_all_of_them_in(tmp_path: Path, of: str, mode: 
 
 
 def compare(query: Clocked, model: Model, name: str, dice: random.Random, *, mode: str, emit: str) -> None:
-    """After every batch of changes the query has what the model has, with restarts, and in the end of time."""
+    """Compare the query with the model after every batch, with restarts, and at the end of the input."""
     tables, oracle = ["a", "b"] if "{b}" in CASES[name] else ["a"], CASES[name].format(a="a", b="b")
     short = GAP if mode == "retract" and name not in PLAIN else timedelta()
 
@@ -206,5 +207,5 @@ def compare(query: Clocked, model: Model, name: str, dice: random.Random, *, mod
 
 
 def started(folder: Path, sql: str, mode: str, sink: str, delay: str = "delay: 4s") -> Clocked:
-    """The query over sessions of both tables."""
+    """Return the query over sessions of both tables."""
     return running(folder, mode, sql.format(a=SESSION.format("a"), b=SESSION.format("b")), sink, delay)

@@ -1,7 +1,7 @@
-"""A temporal filter that several sinks share: what one of them must have at once is not late for it.
+"""A temporal filter that several sinks share: rows that one sink needs at once must not be late for that sink.
 
-One sink wants final rows as they are, some at a time. Another groups, ranks or matches them by the same time, and must
-have all that is due in one batch.
+One sink wants final rows as they are, some at a time. Another sink groups, ranks or matches them by the same time, and
+needs all due rows in one batch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ABOVE = {
 def test_nothing_is_late_that_two_sinks_wait_for(
     tmp_path: Path, view: str, above: str, first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Far more rows are due at once than are released at a time, and each sink has what it has alone."""
+    """Even if far more rows are due than one batch releases, each sink has the same rows as when it runs alone."""
     monkeypatch.setattr(delay_until_final, "AT_ONCE", AT_ONCE)
     queries = {"plain": "SELECT k, n, at FROM f", "above": ABOVE[above]}
     sinks = {name: {"mode": "append", "sql": queries[name]} for name in sorted(queries, reverse=first)}
@@ -56,7 +56,7 @@ def test_nothing_is_late_that_two_sinks_wait_for(
 
 
 def results(folder: Path, view: str, sinks: dict[str, dict[str, str]]) -> dict[str, Counter[bytes]]:
-    """The rows of each sink, in one query, after batches that bring nothing late."""
+    """Return the rows of each sink when all run in one query; no batch has late rows."""
     tables = {
         "t": {
             "mode": "append",
@@ -70,7 +70,7 @@ def results(folder: Path, view: str, sinks: dict[str, dict[str, str]]) -> dict[s
     engine = MemoryEngine(*planned, late=lambda node, changes: late.append(f"{node}: {len(changes)}"))
     folds = {sink.name: Fold(keyed=False) for sink in planned}
     rows = [(number, START + timedelta(seconds=number)) for number in range(ROWS)]
-    # The last one makes all others due.
+    # This row makes all others due.
     rows.append((0, START + timedelta(hours=3)))
     lines = [json.dumps({"table": "t", "op": "+I", "row": {"k": k, "at": at.isoformat()}}) for k, at in rows]
 

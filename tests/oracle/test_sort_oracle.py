@@ -1,7 +1,7 @@
-"""ORDER BY a time, against its definition: rows come sorted, each when the watermark has passed its time.
+"""ORDER BY a time against its definition: rows are emitted in order, each once the watermark has passed its time.
 
-The model keeps the marks of each table. A row is late where its time has been passed before its batch; all others wait,
-and come in the order of time, further columns, and arrival. Over all batches that is one order.
+The model keeps the marks of each table. A row is late if the watermark before its batch has passed its time. All other
+rows wait and are emitted in order of time, the further sort columns, and arrival. This is one order over all batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Row = tuple[int, int | None, datetime]
 
 
 def running(folder: Path, sql: str, sink: str = "mode: append") -> Clocked:
-    """The query, with watermarks on both tables; those of `c` may be corrected."""
+    """Return the query with watermarks on all tables; rows of `c` may be retracted."""
     tables = "\n".join(
         f"  {name}: {{mode: {mode}, primary_key: [id], columns: {columns}, watermark: {{column: ts, delay: 4s}}}}"
         for name, mode, columns in (
@@ -46,7 +46,7 @@ def running(folder: Path, sql: str, sink: str = "mode: append") -> Clocked:
 
 
 def shown(query: Clocked, lines: Sequence[Line], *, ended: bool = False) -> list[tuple[Any, ...]]:
-    """What a batch puts out, in its order."""
+    """Return the rows that a batch emits, in their order."""
     changes = query.engine.batch(query.rows(*lines), 0, ended=ended)[query.sink.name]
     assert (changes.weight > 0).all()
     return [tuple(row.values()) for row in decode(query.sink.value, changes.payload)]
@@ -54,7 +54,7 @@ def shown(query: Clocked, lines: Sequence[Line], *, ended: bool = False) -> list
 
 @dataclass
 class Waiting:
-    """What has been accepted and has not come, with its number, and how far time has come."""
+    """The accepted rows that have not been emitted, with their arrival numbers, and the marks of the tables."""
 
     tables: str
     marks: dict[str, datetime] = field(default_factory=dict)
@@ -63,11 +63,11 @@ class Waiting:
 
     @property
     def watermark(self) -> datetime:
-        """That of the tables together."""
+        """Return the watermark over all tables."""
         return min(self.marks.get(name, datetime.min.replace(tzinfo=UTC)) for name in self.tables)
 
     def batch(self, given: Sequence[tuple[str, Row]]) -> list[int]:
-        """The ids of the rows that come in this batch, in their order."""
+        """Return the ids of the rows that this batch emits, in order."""
         before = self.watermark
         for _, row in given:
             self.came += 1
@@ -80,22 +80,22 @@ class Waiting:
         return self.due(self.watermark)
 
     def due(self, now: datetime | None) -> list[int]:
-        """Those whose time has passed, all if there is no more time."""
+        """Remove and return the ids of the rows whose time has passed; None for `now` means all rows."""
         due = [(seq, row) for seq, row in self.rows if now is None or _passed(row[2]) <= now]
         self.rows = [each for each in self.rows if each not in due]
-        # NULLs come last where the order is descending.
+        # With DESC, NULLs sort last.
         due.sort(key=lambda each: (each[1][2], each[1][1] is None, -(each[1][1] or 0), each[0]))
         return [row[0] for _, row in due]
 
 
 def _passed(ts: datetime) -> datetime:
-    """The first millisecond at which nothing of this time can come any more."""
+    """Return the first millisecond at which no row of this time can be on time."""
     after = ts + timedelta(microseconds=1)
     return after + timedelta(microseconds=-after.microsecond % 1000)
 
 
 def random_rows(dice: random.Random, tables: str, count: int) -> list[tuple[str, Row]]:
-    """Rows out of order, many with equal times, some very late."""
+    """Return rows out of order, many with equal times, some very late."""
     now, found = START, []
     for id_ in range(count):
         now += timedelta(seconds=dice.choice((0, 0, 1, 1, 3)))
@@ -105,7 +105,7 @@ def random_rows(dice: random.Random, tables: str, count: int) -> list[tuple[str,
 
 
 def as_lines(rows: Sequence[tuple[str, Row]]) -> list[Line]:
-    """The rows as lines of a file."""
+    """Return the rows as lines of a file."""
     return [(table, "+I", {"id": id_, "k": k, "ts": ts.isoformat()}) for table, (id_, k, ts) in rows]
 
 
@@ -120,7 +120,7 @@ CASES = [
 
 @pytest.mark.parametrize(("tables", "sql", "sink"), CASES)
 def test_rows_come_in_the_order_of_their_time(tmp_path: Path, tables: str, sql: str, sink: str) -> None:
-    """In every batch those that the watermark passes, sorted, with restarts in between; in the end all."""
+    """Every batch emits the rows that the watermark has passed, sorted, with restarts; the end emits the rest."""
     for dice in drawn(f"{sql}", seeds(5)):
         query, model, rest = running(tmp_path, sql, sink), Waiting(tables), random_rows(dice, tables, 60)
         while rest:
@@ -132,7 +132,7 @@ def test_rows_come_in_the_order_of_their_time(tmp_path: Path, tables: str, sql: 
 
 
 def test_few_at_a_time_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where more is due than one batch lets out, what has the same time still comes together; in the end all comes."""
+    """If more rows are due than one batch releases, the order is kept, and in the end all rows are emitted."""
     monkeypatch.setattr(delay_until_final, "AT_ONCE", 3)
     rows, model = random_rows(random.Random("few"), "a", 60), Waiting("a")
     model.batch(rows)
@@ -149,7 +149,7 @@ def test_few_at_a_time_keep_the_order(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_windows_come_in_order_when_they_are_final(tmp_path: Path) -> None:
-    """Over a table that is corrected, too."""
+    """Final windows are emitted in sorted order, also over a table with retractions."""
     query = running(
         tmp_path,
         "SELECT window_end, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE c, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
@@ -167,7 +167,7 @@ def test_windows_come_in_order_when_they_are_final(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_equal_rows_of_one_time_come_by_their_arrival(tmp_path: Path, size: int) -> None:
-    """Also where rows that look alike are made of different ones, and were made in one batch."""
+    """Equal rows with one time are ordered by arrival, even if they are made of different rows of one batch."""
     on = "b.ts BETWEEN a.ts AND a.ts"
     query = running(tmp_path, f"SELECT * FROM (SELECT a.ts, b.k FROM c AS a JOIN c AS b ON {on}) AS r ORDER BY ts")
     lines: list[Line] = [
@@ -199,20 +199,20 @@ def test_equal_rows_of_one_time_come_by_their_arrival(tmp_path: Path, size: int)
     ],
 )
 def test_other_orders_are_refused(tmp_path: Path, sql: str, sink: str, reason: str) -> None:
-    """With what stands in the way and what to write."""
+    """Other orders are refused; the message says why and how to fix it."""
     with pytest.raises(PlanError) as refused:
         running(tmp_path, sql, sink)
     assert reason in str(refused.value)
 
 
 def test_rows_without_a_time_are_left_out(tmp_path: Path) -> None:
-    """By a condition, after which the time is never NULL."""
+    """If a condition removes the rows without a time, ORDER BY that time is accepted."""
     query = running(tmp_path, "SELECT id FROM d WHERE ts IS NOT NULL ORDER BY ts")
     lines: list[Line] = [("d", "+I", {"id": 2, "k": 1, "ts": None}), ("d", "+I", {"id": 1, "k": 1, "ts": 1000})]
     assert shown(query, lines, ended=True) == [(1,)]
 
 
 def test_the_first_rows_of_an_order_are_a_rank(tmp_path: Path) -> None:
-    """With LIMIT any order will do, and rows come at once."""
+    """With LIMIT the query is a rank: any order is accepted, and rows are emitted at once."""
     query = running(tmp_path, "SELECT id FROM a ORDER BY ts, k LIMIT 1", "mode: retract")
     assert shown(query, as_lines([("a", (1, 1, START))])) == [(1,)]

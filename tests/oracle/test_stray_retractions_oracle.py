@@ -1,10 +1,10 @@
-"""Retractions that were never sent, over tables without a key and with columns pruned, against DuckDB.
+"""Unmatched retractions, over tables without a key and with columns pruned, against DuckDB.
 
-The definition: a retraction takes back a row that is equal in all columns of its table and came before it; one that
-finds none changes nothing. What a query makes of the rows that are left, DuckDB says. Half of the retractions in these
-changelogs are of rows that are not there, and most of these agree with one that is in all columns but one.
+By definition, a retraction removes an earlier row that is equal in all columns of its table. A retraction that finds
+none changes nothing. DuckDB evaluates the query over the rows that are left. In these changelogs half of the
+retractions are unmatched, and most of those differ from an existing row in only one column.
 
-Of an exact table, the other way round, every -U has its row, but may come behind the +U that has replaced that.
+In an exact table, every -U has its row, but may arrive after the +U that replaced that row.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EVERY_STRAY_ARRIVES = (
     "SELECT id FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
     "SELECT id FROM a WHERE k NOT IN (SELECT k FROM b)",
 )
-"""Queries in which no filter and no NULL keeps a stray away from the operator that finds it out."""
+"""Queries in which no filter and no NULL drops an unmatched retraction before the operator that detects it."""
 
 SOME_ARE_DROPPED = (
     "SELECT id FROM a WHERE v >= 1",
@@ -76,11 +76,11 @@ OF_EXACT = (
 
 Row = tuple[int | None, ...]
 Change = tuple[str, str, Row]
-"""Table, symbol and row."""
+"""The table, the change symbol and the row."""
 
 
 class Engine:
-    """A query in memory, told changes of any tables, a batch at a time; what is unmatched is counted."""
+    """A query in memory that takes changes of any tables in batches and counts unmatched retractions."""
 
     def __init__(self, sql: str, folder: Path) -> None:
         (folder / "job.yaml").write_text(JOB.format(sql=sql))
@@ -96,7 +96,7 @@ class Engine:
         self.unmatched += len(changes)
 
     def batch(self, changes: Sequence[Change], now: int) -> Counter[Row]:
-        """The rows of the result after one more batch."""
+        """Return the rows of the result after one more batch."""
         batch: dict[str, Rows] = {}
         for table in {table for table, *_ in changes}:
             record: Record = declared(self.job, table)
@@ -114,7 +114,7 @@ class Engine:
 
 
 def expected(sql: str, job: Job, rows: Mapping[str, Counter[Row]]) -> Counter[Row]:
-    """What DuckDB gives for these rows."""
+    """Return DuckDB's result for these rows."""
     for table, live in rows.items():
         schema = declared(job, table).arrow
         lists = [list(column) for column in zip(*live.elements(), strict=True)] or [[] for _ in schema]
@@ -123,14 +123,14 @@ def expected(sql: str, job: Job, rows: Mapping[str, Counter[Row]]) -> Counter[Ro
 
 
 def batches(generator: random.Random, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-    """The changes in batches of random sizes."""
+    """Yield the changes in batches of random sizes."""
     cuts = sorted({0, len(changes), *(generator.randrange(len(changes) + 1) for _ in range(generator.randrange(8)))})
     for first, last in itertools.pairwise(cuts):
         yield changes[first:last]
 
 
 def with_strays(generator: random.Random, *, nulls: bool) -> tuple[list[Change], list[bool]]:
-    """Random changes of the tables without a key, and which of them take back what is not there."""
+    """Return random changes of the tables without a key, and which of them are unmatched retractions."""
     live: dict[str, Counter[Row]] = {"a": Counter(), "b": Counter()}
     changes: list[Change] = [("a", "+I", (0, 0, 0))]
     live["a"][0, 0, 0] += 1
@@ -155,7 +155,7 @@ def with_strays(generator: random.Random, *, nulls: bool) -> tuple[list[Change],
 
 @pytest.mark.parametrize("sql", [*EVERY_STRAY_ARRIVES, *SOME_ARE_DROPPED])
 def test_a_stray_takes_nothing_back(sql: str, tmp_path: Path) -> None:
-    """After every batch of any size the result is that of the rows that are there, and each stray is counted once."""
+    """After every batch the result is that of the existing rows, and each unmatched retraction is counted once."""
     for generator in drawn(f"{sql}", range(SEEDS)):
         counts = sql in EVERY_STRAY_ARRIVES
         changes, unsent = with_strays(generator, nulls=not counts)
@@ -175,7 +175,7 @@ def test_a_stray_takes_nothing_back(sql: str, tmp_path: Path) -> None:
 
 
 def overtaking(generator: random.Random) -> tuple[list[Change], Counter[Row]]:
-    """Random changes of the exact table, in which a +U may come before its -U; and the rows that are left."""
+    """Return random changes of the exact table, in which a +U may precede its -U, and the rows that are left."""
     live: dict[int, Row] = {}
     changes: list[Change] = []
     for _ in range(generator.randrange(2, 25)):
@@ -195,7 +195,7 @@ def overtaking(generator: random.Random) -> tuple[list[Change], Counter[Row]]:
 
 @pytest.mark.parametrize("sql", OF_EXACT)
 def test_an_overtaken_old_row_of_an_exact_table_takes_nothing_back(sql: str, tmp_path: Path) -> None:
-    """When both halves of every update have come, in whatever order, the result is that of the rows that are left."""
+    """Once both halves of every update have arrived, in any order, the result is that of the rows that are left."""
     for generator in drawn(f"{sql}", range(SEEDS)):
         changes, live = overtaking(generator)
         engine = Engine(sql, tmp_path)

@@ -1,10 +1,12 @@
-"""Windows under watermarks against DuckDB over what a model of time lets through.
+"""Windows under watermarks against DuckDB over the rows that a model of time accepts.
 
-The model: a row is in windows; of each of them it is late once the watermark, as it was before the batch, has come to
-the window's end. What is not late is accepted, insertions and retractions alike, and the result is SQL over what has
-been accepted so far. With `emit: final` it is that of the windows that the watermark has passed, and no row of it ever
-changes. A session has ended once the watermark has passed its end, and a row is late once it has passed the row's own
-time and the gap; what comes then begins another session, however near it is.
+In the model, a row belongs to windows. For each of them the row is late if the watermark before the batch has reached
+the window's end. All other changes are accepted, insertions and retractions alike, and the result is SQL over the
+changes accepted so far. With `emit: final` the result has the windows that the watermark has passed, and none of its
+rows changes again.
+
+A session has ended once the watermark has passed its end. A row is late once the watermark has passed the row's own
+time plus the gap. A later row starts another session, however near it is.
 """
 
 from __future__ import annotations
@@ -84,9 +86,9 @@ NOT_AMONG = (
 
 @dataclass
 class Model:
-    """What has been accepted of each table, a row for each of its windows, and how far time has come.
+    """The accepted rows of each table, one per window, and the progress of time.
 
-    `late` of them after their window had ended, as late as `lateness` allows.
+    `late` counts the rows that were accepted after their window had ended, within `lateness`.
     """
 
     windows: str
@@ -97,11 +99,11 @@ class Model:
     accepted: dict[str, Counter[Row]] = field(default_factory=lambda: {"a": Counter(), "b": Counter()})
 
     def watermark(self, tables: Sequence[str]) -> datetime:
-        """That of these tables together."""
+        """Return the watermark over these tables."""
         return min(self.marks.get(name, BEGINNING) for name in tables)
 
     def batch(self, changes: Sequence[Change], tables: Sequence[str]) -> None:
-        """Take in a batch; what it moves counts from its end on."""
+        """Apply a batch; the watermark that it advances takes effect after the batch."""
         before = self.watermark(tables)
         for table, sign, row in changes:
             for begin, end in self.of(row[3]):
@@ -112,12 +114,12 @@ class Model:
             self.marks[table] = max(self.marks.get(table, BEGINNING), row[3] - self.delay)
 
     def after(self, sql: str, tables: Sequence[str], batch: Sequence[Change], *, final: bool) -> Counter[Row]:
-        """What the query is after a batch, where only `final` rows are out those of the windows that have ended."""
+        """Apply a batch and return the query's result; with `final`, only the windows that have ended."""
         self.batch(batch, tables)
         return self.query(sql, self.watermark(tables) if final else None)
 
     def of(self, ts: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """The windows that a time is in."""
+        """Yield the windows that contain a time."""
         first = START + (ts - START) // SIZE * SIZE
         match self.windows:
             case "tumble":
@@ -141,7 +143,7 @@ class Model:
                 yield first, first + SIZE
 
     def query(self, sql: str, until: datetime | None = None) -> Counter[Row]:
-        """What the query is over what has been accepted, of the windows that end until then."""
+        """Return the query's result over the accepted rows, optionally only for windows that end by `until`."""
         columns = "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, window_end TIMESTAMPTZ"
         there = {
             name: (columns, [row for row in rows.elements() if until is None or row[5] <= until])
@@ -151,7 +153,7 @@ class Model:
 
 
 def changes_of(dice: random.Random, mode: str, count: int) -> list[Change]:
-    """Changes of both tables, out of order by a few seconds, with some that are very late."""
+    """Return changes of both tables, out of order by a few seconds, some very late."""
     now, found = START, []
     live: dict[str, list[Row]] = {"a": [], "b": []}
     for id_ in range(count):
@@ -170,7 +172,7 @@ def changes_of(dice: random.Random, mode: str, count: int) -> list[Change]:
 
 
 def running(folder: Path, mode: str, sql: str, sink: str, delay: str = "delay: 4s") -> Clocked:
-    """The query, with watermarks on both tables."""
+    """Return the query with watermarks on both tables."""
     columns = "{id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL}"
     table = f"mode: {mode}, columns: {columns}, watermark: {{column: ts, {delay}}}"
     return query_of(folder, sql, sink, {"a": table, "b": table})
@@ -198,14 +200,14 @@ CASES = [
 @pytest.mark.parametrize("mode", ["append", "retract"])
 @pytest.mark.parametrize(("sql", "windows"), CASES)
 def test_windows_are_sql_over_what_is_not_late(tmp_path: Path, sql: str, windows: str, mode: str, emit: str) -> None:
-    """After every batch, however the changes are cut, restarts in between, and in the end of time."""
+    """After every batch and at the end, with restarts, the result equals SQL over the rows that were not late."""
     form = FORMS[windows]
     tables = ["a", "b"] if "{b}" in sql else ["a"]
     for dice in drawn(f"{sql} {windows} {mode} {emit}", seeds()):
         query = running(
             tmp_path, mode, sql.format(a=form.format("a"), b=form.format("b")), f"mode: retract, emit: {emit}"
         )
-        # DuckDB's has no side.
+        # DuckDB's SEMI and ANTI JOIN have no LEFT.
         model, oracle = Model(windows), re.sub("LEFT (SEMI|ANTI)", r"\1", sql.format(a="a", b="b"))
         expected = functools.partial(model.after, oracle, tables, final=emit == "final")
         agrees(query, cut(dice, changes_of(dice, mode, 40)), expected)
@@ -227,7 +229,7 @@ SESSIONS = {
 
 @dataclass
 class SessionModel:
-    """The sessions of a table: those that have ended, and the rows of those that go on."""
+    """The sessions of a table: those that have ended, and the rows of the open ones."""
 
     lateness: timedelta = timedelta()
     table: str = "a"
@@ -237,7 +239,7 @@ class SessionModel:
     rows: Counter[Row] = field(default_factory=Counter)
 
     def batch(self, changes: Sequence[Change]) -> None:
-        """Take in a batch; what it moves counts from its end on."""
+        """Apply a batch; the watermark that it advances takes effect after the batch."""
         for session in self.open():
             if session[-1][3] + GAP + self.lateness < self.watermark:
                 self.ended.append(session)
@@ -249,7 +251,7 @@ class SessionModel:
         self.watermark = max([self.watermark, *(row[3] - self.delay for _, row in own)])
 
     def open(self) -> list[list[Row]]:
-        """The sessions that go on, each with its rows in the order of their times."""
+        """Return the open sessions, each with its rows in order of time."""
         found: list[list[Row]] = []
         for row in sorted(self.rows.elements(), key=lambda each: (each[1], each[3])):
             if found and found[-1][-1][1] == row[1] and row[3] - found[-1][-1][3] <= GAP:
@@ -259,7 +261,7 @@ class SessionModel:
         return found
 
     def result(self, *, final: bool) -> Counter[Row]:
-        """What the query is over all sessions, or over those that the watermark has passed."""
+        """Return the result over all sessions, or only over those that the watermark has passed."""
         sessions = [*self.ended, *self.open()]
         there = [each for each in sessions if not final or each[-1][3] + GAP < self.watermark]
         return Counter(
@@ -280,7 +282,7 @@ class SessionModel:
 @pytest.mark.parametrize("mode", ["append", "retract"])
 @pytest.mark.parametrize("spelling", SESSIONS)
 def test_sessions_end_when_the_watermark_passes_them(tmp_path: Path, spelling: str, mode: str, emit: str) -> None:
-    """After every batch, however the changes are cut, with restarts; state is only kept of sessions that go on."""
+    """After every batch, with restarts, the result equals the model's; state is kept only for open sessions."""
     for dice in drawn(f"{spelling} {mode} {emit}", seeds()):
         query, model = running(tmp_path, mode, SESSIONS[spelling], f"mode: retract, emit: {emit}"), SessionModel()
         sessions_agree(query, model, dice, changes_of(dice, mode, 60), final=emit == "final")
@@ -292,7 +294,7 @@ def test_sessions_end_when_the_watermark_passes_them(tmp_path: Path, spelling: s
 def sessions_agree(
     query: Clocked, model: SessionModel, dice: random.Random, changes: Sequence[Change], *, final: bool
 ) -> None:
-    """After every batch the query has what the model has, with restarts; days later nothing is left of sessions."""
+    """Compare the query with the model after every batch; days later, almost no state of these sessions is left."""
 
     def expected(batch: Sequence[Change]) -> Counter[Row]:
         model.batch(batch)
@@ -307,7 +309,7 @@ def sessions_agree(
 
 
 def kept(query: Clocked) -> dict[str, int]:
-    """How many rows each arrangement of an aggregate has."""
+    """Return the number of rows in each arrangement of an aggregate."""
     found = {}
     stores = dict(query.engine._state.items())
     for name, store in stores.items():
@@ -319,7 +321,7 @@ def kept(query: Clocked) -> dict[str, int]:
 
 @pytest.mark.parametrize("of", ["w", "window_time(w)"])
 def test_windows_of_windows_are_final(tmp_path: Path, of: str) -> None:
-    """A window as a struct, as Spark has it, counts by its last time, and closes the larger one that it is in."""
+    """A window as a struct, as in Spark, counts by its last time, and closes the larger window that contains it."""
     sql = (
         "SELECT window.end AS e, SUM(n) AS n FROM (SELECT window AS w, k, COUNT(*) AS n FROM a "
         f"GROUP BY window(ts, '5 seconds'), k) GROUP BY window({of}, '10 seconds')"

@@ -1,7 +1,7 @@
-"""Two derived tables of the same rows, each with other columns, joined, against DuckDB over random changelogs.
+"""A join of two derived tables of the same rows with different columns, against DuckDB over random changelogs.
 
-Whatever the rows are, those of a table, of a join, of groups or the first of each partition, the folded result is what
-the SQL gives on the folded inputs after every batch; and nothing is kept twice.
+The rows are those of a table, of a join, of groups, or the first of each partition. The folded result equals the SQL
+over the folded inputs after every batch, and no state is kept twice.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ROWS = {
     """(SELECT *, ROW_NUMBER() OVER (PARTITION BY customer_id ORDER BY amount, order_id) AS n FROM orders) r
     WHERE r.n <= 2""": ("r.customer_id", ("r.order_id", "r.amount", "r.status", "r.amount + 1")),
 }  # fmt: skip
-"""Rows, what two derived tables of them are joined by, and other columns of them."""
+"""The rows, the column on which two derived tables of them are joined, and other columns."""
 BATCHES = 6
 
 
 def cases(seed: int) -> Iterator[Case]:
-    """The queries of a seed, one for each sort of rows."""
+    """Yield the queries of a seed, one for each kind of rows."""
     rng = random.Random(seed)
     for rows, (key, columns) in _ROWS.items():
         first, second = rng.sample(columns, 2)
@@ -56,7 +56,7 @@ def cases(seed: int) -> Iterator[Case]:
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_rows_with_columns_for_both_are_what_duckdb_says(seed: int) -> None:
-    """After every batch, with one operator for both uses of the rows."""
+    """After every batch the result equals DuckDB's, with one operator for both uses of the rows."""
     for case in cases(seed):
         print(f"seed {seed}: {case.sql}")
         _, sink = planned(case)

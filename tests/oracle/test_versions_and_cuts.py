@@ -1,9 +1,9 @@
-"""Versions of tables under every cut: no batch has a say in what a left row meets.
+"""Versioned tables with any split into batches: the split does not change which version a left row matches.
 
-The model is a few lines over the changes in their order: by key and time, the row that is valid from there on, or that
-there is none. No row is late: changes come out of order by less than the delay. A delete brings its row with a time of
-its own, or in an upsert table the key alone, which ends the key where its newest version begins, or at the mark of its
-table where the delete stands, if that is later and there are watermarks on both sides.
+The model is a few lines over the changes in their order: by key and time, the row that is valid from then on, or an end
+marker. No row is late: changes are out of order by less than the delay. A delete carries its row with its own time. In
+an upsert table it carries only the key. It then ends the key where its newest version begins, or at its table's mark if
+that is later and both sides have watermarks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HOUR = 3600
     + [("upsert", delay, emit) for delay in (0, 5, HOUR) for emit in ("changes", "final")],
 )
 def test_what_a_left_row_meets_does_not_depend_on_the_cut(tmp_path: Path, mode: str, delay: int, emit: str) -> None:
-    """Batches of 1, of 2, of all and of random sizes give what the model gives."""
+    """Batches of 1, of 2, of all changes and of random sizes give the model's result."""
     for dice in drawn(f"{mode} {delay} {emit}", seeds(3)):
         padded = dice.random() < 0.5
         left = "retract" if delay == HOUR and dice.random() < 0.5 else "append"
@@ -64,14 +64,14 @@ def test_what_a_left_row_meets_does_not_depend_on_the_cut(tmp_path: Path, mode: 
 
 
 def changes_of(dice: random.Random, mode: str, left: str, delay: int) -> list[Line]:
-    """Changes of both tables, out of order by no more than the delay.
+    """Return changes of both tables, out of order by no more than the delay.
 
-    An hour allows for deletes with the time of their row as well, and for deletes of left rows.
+    With a delay of an hour there are also deletes with the time of their row, and deletes of left rows.
     """
     found: list[Line] = []
     there: dict[str, dict[int, dict[str, Any]]] = {"a": {}, "b": {}}
     for id_ in range(50):
-        # No two changes have one time if they must come in order.
+        # If changes must be in order, no two of them have the same time.
         now = START + timedelta(seconds=dice.randint(0, 60) if delay == HOUR else id_ + 1)
         ts = now - timedelta(seconds=dice.randint(0, min(delay, 4)))
         table, key = dice.choice("abb"), dice.randint(1, 3)
@@ -84,7 +84,7 @@ def changes_of(dice: random.Random, mode: str, left: str, delay: int) -> list[Li
                 rows[id_] = row
                 found.append(("a", "+I", row))
         elif dice.random() < 0.4 and (key in rows or dice.random() < 0.2):
-            # Of a key that is not there, too.
+            # Some deletes are for a key that does not exist.
             gone = rows.pop(key, row)
             own = delay == HOUR and dice.random() < 0.4
             found.append(("b", "-D", {"k": key} if mode == "upsert" else gone if own else {**gone, "ts": row["ts"]}))
@@ -92,14 +92,14 @@ def changes_of(dice: random.Random, mode: str, left: str, delay: int) -> list[Li
             old = rows.get(key)
             rows[key] = row
             if old is not None and mode == "retract" and dice.random() < 0.8:
-                # Flink's page has the time of the update in both of its rows.
+                # In Flink's documentation, both rows of an update have the time of the update.
                 found.append(("b", "-U", old if dice.random() < 0.5 else {**old, "ts": row["ts"]}))
             found.append(("b", "+I" if old is None else "+U", row))
     return found
 
 
 def model(changes: Sequence[Line], mode: str, delay: timedelta, *, padded: bool) -> Counter[tuple[int, int | None]]:
-    """Each left row that is there in the end with the row of its key that is valid at its time."""
+    """Return each left row that is left at the end, with the row of its key that is valid at its time."""
     versions: dict[int, dict[datetime, int | None]] = {1: {}, 2: {}, 3: {}}
     mark = datetime.min.replace(tzinfo=UTC)
     left: dict[int, dict[str, Any]] = {}
@@ -130,7 +130,7 @@ def model(changes: Sequence[Line], mode: str, delay: timedelta, *, padded: bool)
 
 
 def test_state_of_deleted_keys_goes(tmp_path: Path) -> None:
-    """What ends a key goes with the watermark, as the versions before it do, however many keys there have been."""
+    """End markers of keys are evicted with the watermark, like old versions, so that state stays bounded."""
     text = JOB.format(left="append", mode="retract", delay=2, columns=COLUMNS, emit="changes", sql=SQL.format(left=""))
     query = Clocked.of(job_of(tmp_path, text))
     for number in range(60):

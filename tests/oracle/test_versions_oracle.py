@@ -1,11 +1,11 @@
-"""As-of joins and versioned lookups in SQL, against DuckDB's ASOF JOIN over what a model of time lets through.
+"""As-of joins and versioned lookups in SQL, against DuckDB's ASOF JOIN over the rows that a model of time accepts.
 
-The model: a row is late once the watermark of both tables, as it was before the batch, has passed its time. What is not
-late is accepted. Of right rows with one key and time the one to arrive last counts, which the oracle is told in a
-subquery. With `emit: final` the result is that of the left rows whose time the watermark has passed.
+In the model, a row is late if the watermark of both tables before the batch has passed its time; all other rows are
+accepted. Of right rows with the same key and time, the last to arrive counts; the oracle selects it in a subquery. With
+`emit: final` the result has the left rows whose time the watermark has passed.
 
 A delete of a version is never late. It ends the key at its own time. In an upsert table it ends the key where the last
-version begins, or at the mark of its table where it stands, if that is later. What the watermark has passed stays.
+version begins, or at its table's current mark if that is later. Times that the watermark has passed do not change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 DELAY = timedelta(seconds=4)
 
 Change = tuple[str, str, tuple[Any, ...]]
-"""A table, a row kind, a row: (id, k, v, ts)."""
+"""The table, the row kind, and the row (id, k, v, ts)."""
 
 ASOF = "SELECT a.id, a.ts, b.id AS other, b.v FROM a ASOF {left} JOIN b ON a.k = b.k AND a.ts {compares} b.ts"
 MATCH = (
@@ -69,9 +69,9 @@ ROW = pa.schema(
 
 @dataclass
 class Model:
-    """What has been accepted, with its number of arrival, and how far time has come.
+    """The accepted rows with their arrival numbers, and the progress of time.
 
-    `versions`: the mode of the table b, if it is one with versions.
+    `versions`: the mode of table b if it is versioned.
     """
 
     versions: str | None
@@ -84,11 +84,11 @@ class Model:
 
     @property
     def watermark(self) -> datetime:
-        """That of both tables; without one on both, nothing is late."""
+        """Return the watermark of both tables; if one has none, no row is late."""
         return min(self.marks.get(name, NEVER) for name in "ab") if self.timed else NEVER
 
     def batch(self, changes: Sequence[Change]) -> None:
-        """Take in a batch; what it moves counts from its end on."""
+        """Apply a batch; the watermark that it advances takes effect after the batch."""
         before = self.watermark
         for table, kind, row in changes:
             self.arrived += 1
@@ -102,11 +102,11 @@ class Model:
             self.marks[table] = max(self.marks.get(table, NEVER), self._mark(table, kind, row))
 
     def _mark(self, table: str, kind: str, row: tuple[Any, ...]) -> datetime:
-        """What a change says of how far time has come."""
+        """Return the mark that a change implies for its table."""
         if row[3] is None or (kind == "-D" and table == "b" and self.versions == "upsert"):
             return NEVER
         mark: datetime = row[3] - DELAY
-        # A mark has whole milliseconds: what lies in the ms of the mark may still come.
+        # A mark has whole milliseconds: rows within the mark's millisecond may still arrive.
         return mark - timedelta(microseconds=mark.microsecond % 1000)
 
     def _row(self, table: str, kind: str, row: tuple[Any, ...]) -> None:
@@ -130,7 +130,7 @@ class Model:
         self.rows["b"].append((*row, kind == "-D", self.arrived))
 
     def query(self, sql: str, until: datetime | None) -> Counter[tuple[Any, ...]]:
-        """What the query is over what has been accepted, of left rows before a time."""
+        """Return the query's result over the accepted rows, optionally only for left rows before a time."""
         self.duckdb.execute("SET TimeZone = 'UTC'")
         for name, rows in self.rows.items():
             there = [row for row in rows if until is None or name == "b" or (row[3] is not None and row[3] < until)]
@@ -141,7 +141,7 @@ class Model:
 
 
 def changes_of(dice: random.Random, modes: Mapping[str, str], count: int, *, nulls: bool) -> list[Change]:
-    """Changes of both tables, out of order by a few seconds, with some that are very late, and many equal times."""
+    """Return changes of both tables, out of order by a few seconds, some very late, with many equal times."""
     now, found = START, list[Change]()
     live: dict[str, dict[Any, tuple[Any, ...]]] = {"a": {}, "b": {}}
     for id_ in range(count):
@@ -161,7 +161,7 @@ def changes_of(dice: random.Random, modes: Mapping[str, str], count: int, *, nul
             found.append((table, "+I", row))
         elif key in rows and dice.random() < 0.2:
             gone = rows.pop(key)
-            # A delete has the time of its row, or one of its own.
+            # A delete has the time of its row, or its own time.
             found.append((table, "-D", gone if dice.random() < 0.3 else (*gone[:3], ts)))
         else:
             if key in rows and mode == "changelog":
@@ -172,7 +172,7 @@ def changes_of(dice: random.Random, modes: Mapping[str, str], count: int, *, nul
 
 
 def running(folder: Path, modes: Mapping[str, str], sql: str, sink: str, *, timed: bool) -> Clocked:
-    """The query, with watermarks on both tables, or on the right one."""
+    """Return the query with watermarks on both tables, or only on a versioned table."""
     tables = {}
     for name, mode in modes.items():
         required = " NOT NULL" if mode in ("upsert", "changelog") else ""
@@ -189,7 +189,7 @@ MODES = ({"a": "append", "b": "append"}, {"a": "append", "b": "retract"}, {"a": 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A query over two tables of these modes, and the same of DuckDB."""
+    """A query over two tables of these modes, and the equivalent query in DuckDB."""
 
     modes: Mapping[str, str]
     sql: str
@@ -199,7 +199,7 @@ class Comparison:
     nulls: bool = False
 
     def check(self, folder: Path, dice: random.Random) -> None:
-        """Compare the results after every batch of random changes, with restarts, and in the end of time."""
+        """Compare the results after every batch of random changes, with restarts, and at the end of the input."""
         query = running(folder, self.modes, self.sql, f"mode: retract, emit: {self.emit}", timed=self.timed)
         model = Model(self.modes["b"] if self.modes["b"] in ("upsert", "changelog") else None, self.timed)
         for batch in cut(dice, changes_of(dice, self.modes, 50, nulls=self.nulls)):
@@ -216,7 +216,7 @@ class Comparison:
 @pytest.mark.parametrize("compares", COMPARISONS)
 @pytest.mark.parametrize("modes", MODES, ids=lambda modes: "-".join(modes.values()))
 def test_the_nearest_row_is_duckdbs(tmp_path: Path, modes: Mapping[str, str], compares: str, timed: bool) -> None:
-    """With times and keys that are NULL, with a watermark and without."""
+    """The nearest row is the one that DuckDB finds, with NULL times and keys, with and without a watermark."""
     for number, dice in enumerate(drawn(f"{modes} {compares} {timed}", seeds(1))):
         left, spelled = ("LEFT", "")[number % 2], (ASOF, MATCH)[(number + len(compares)) % 2]
         sql = spelled.format(left=left, compares=compares)
@@ -234,7 +234,7 @@ def test_the_nearest_row_is_duckdbs(tmp_path: Path, modes: Mapping[str, str], co
 def test_versions_of_a_table_are_those_of_the_model(
     tmp_path: Path, modes: Mapping[str, str], left: str, emit: str, timed: bool
 ) -> None:
-    """Each left row has the version that is valid at its time, whichever comes first, and closed ones do not change."""
+    """Each left row has the version valid at its time, in any order of arrival; closed versions do not change."""
     for number, dice in enumerate(drawn(f"{modes} {left} {emit} {timed}", seeds(2))):
         also = ("", MORE)[number % 2]
         sql = VERSION.format(left=left, also=also)
@@ -247,7 +247,7 @@ def test_versions_of_a_table_are_those_of_the_model(
 def test_versions_of_a_view_of_last_rows_are_the_rows_of_its_table(
     tmp_path: Path, modes: Mapping[str, str], timed: bool
 ) -> None:
-    """The view has the last row of each key; each left row has the one that it had at its time."""
+    """The view has the last row of each key; each left row has the row that the view had at its time."""
     for number, dice in enumerate(drawn(f"view {modes} {timed}", seeds(1))):
         left, also = ("LEFT", "")[number % 2], MORE if timed else ""
         sql = VIEWED.format(left=left, also=also)
@@ -262,7 +262,7 @@ def test_versions_of_a_view_of_last_rows_are_the_rows_of_its_table(
     ids=lambda modes: "-".join(modes.values()),
 )
 def test_a_lookup_by_processing_time_is_not_revised(tmp_path: Path, modes: Mapping[str, str], left: str) -> None:
-    """A left row has what its key had at the end of the batch in which it came, until it goes itself."""
+    """A left row keeps the match that its key had at the end of its own batch, until the row is retracted."""
     for number, dice in enumerate(drawn(f"now {left} {modes}", seeds(2))):
         also = ("", MORE)[number % 2]
         query = running(tmp_path, modes, NOW.format(left=left, also=also), "mode: retract", timed=False)
@@ -276,7 +276,7 @@ def test_a_lookup_by_processing_time_is_not_revised(tmp_path: Path, modes: Mappi
                 if kind in ("+I", "+U"):
                     there[row[1]] = row
             for _, kind, row in (each for each in batch if each[0] == "a"):
-                # What replaces a row by its key is another row.
+                # In an upsert table, a row is identified by its key.
                 identity = row[1] if modes["a"] == "upsert" else row[0]
                 met.pop(identity, None)
                 if kind in ("+I", "+U"):
@@ -289,7 +289,7 @@ def test_a_lookup_by_processing_time_is_not_revised(tmp_path: Path, modes: Mappi
 
 
 def test_a_key_with_the_time_in_it_makes_each_row_a_version(tmp_path: Path) -> None:
-    """Such a row can be taken away by itself, and the one before it is valid again."""
+    """Such a row can be deleted by itself, and then the row before it is valid again."""
     tables = {
         "a": "mode: append, columns: {id: BIGINT, k: BIGINT, ts: TIMESTAMP}",
         "b": "mode: upsert, primary_key: [k, ts], watermark: {column: ts}, "
@@ -311,7 +311,7 @@ def test_a_key_with_the_time_in_it_makes_each_row_a_version(tmp_path: Path) -> N
 def test_final_rows_of_an_asof_join_come_once(
     tmp_path: Path, modes: Mapping[str, str], compares: str, left: str
 ) -> None:
-    """With `emit: final` they are those before the watermark, and none is taken back."""
+    """With `emit: final` the result has the rows before the watermark, and none of them is retracted."""
     sql = ASOF.format(left=left, compares=compares)
     oracle = ORACLE.format(left=bool(left), compares=compares, also="")
     for dice in drawn(f"final {modes} {compares} {left}", seeds(1)):
@@ -319,7 +319,7 @@ def test_final_rows_of_an_asof_join_come_once(
 
 
 def as_line(change: Change, modes: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:
-    """A change as a line of a file has it; an upsert table's deletion has its key only."""
+    """Return a change as a line of a file; a delete of an upsert table has only its key."""
     table, kind, row = change
     return table, kind, {"k": row[1]} if kind == "-D" and modes[table] == "upsert" else as_json(row)
 
@@ -327,14 +327,14 @@ def as_line(change: Change, modes: Mapping[str, str]) -> tuple[str, str, dict[st
 @pytest.mark.sampled(0)
 @pytest.mark.parametrize("compares", ["<=", "<"])
 def test_left_rows_that_have_met_the_next_row_go(tmp_path: Path, compares: str) -> None:
-    """Right rows go with the watermark, and left ones with the row that they take, however many there have been."""
+    """State stays bounded: right rows are evicted with the watermark, and left rows with the row that they match."""
     modes = {"a": "append", "b": "retract"}
     query = running(tmp_path, modes, ASOF.format(left="LEFT", compares=compares), "mode: retract", timed=True)
     largest = 0
     for number in range(150):
         now, late = (START + timedelta(seconds=number - each) for each in (0, 3))
         lines = [("a", "+I", (10 * number + key, key, key, now)) for key in range(5)]
-        # The next row comes late, and is another one for a time.
+        # The nearest row arrives late; until then another row matches.
         lines += [("b", "+I", (10 * number + key, key, key, late)) for key in range(5)]
         query.batch(0, *(as_line(line, modes) for line in lines))
         if number > 50:
@@ -349,7 +349,7 @@ def test_left_rows_that_have_met_the_next_row_go(tmp_path: Path, compares: str) 
 @pytest.mark.parametrize("sql", [ASOF, VERSION], ids=["asof", "versions"])
 @pytest.mark.parametrize("emit", ["changes", "final"])
 def test_state_stays_flat(tmp_path: Path, sql: str, emit: str) -> None:
-    """Left rows go with the watermark, and of each key one version before it stays, however many there have been."""
+    """State stays bounded: left rows are evicted with the watermark, and one older version per key is kept."""
     modes = {"a": "append", "b": "upsert" if sql == VERSION else "retract"}
     query = running(
         tmp_path, modes, sql.format(left="LEFT", compares=">=", also=""), f"mode: retract, emit: {emit}", timed=True
@@ -368,7 +368,7 @@ def test_state_stays_flat(tmp_path: Path, sql: str, emit: str) -> None:
 
 
 def entries(query: Clocked) -> int:
-    """How many entries of state there are that are not merged away."""
+    """Return the number of entries of state that have not been merged away."""
     found = 0
     for name, store in query.engine._state.items():
         if (blob := store.get(MANIFEST)) is not None:

@@ -1,4 +1,4 @@
-"""Windows of local time, around the days on which clocks are changed, against DuckDB; and windows with offsets."""
+"""Windows of local time around daylight-saving changes, against DuckDB; and windows with offsets."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ LOCAL = {
     "FROM_UTC_TIMESTAMP(ts, 'Europe/Berlin')": "Europe/Berlin",
 }
 CHANGES = [datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 31, tzinfo=UTC)]
-"""Some days each, around the days on which clocks change in Europe and in America."""
+"""Start dates around the daylight-saving changes in Europe and America."""
 
 
 def query(folder: Path, sql: str, emit: str) -> Clocked:
-    """The query over rows in the order of their times."""
+    """Return the query over rows in order of time."""
     table = "{topic: a, mode: append, columns: {id: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL}, watermark: ts}"
     sinks = f"result: {{topic: r, mode: retract, emit: {emit}, sql: {json.dumps(sql)}}}"
     return Clocked.of(job_of(folder, f"job: j\ntables: {{a: {table}}}\nsinks: {{{sinks}}}\n"))
 
 
 def in_duckdb(sql: str, times: list[datetime]) -> Counter[tuple[Any, ...]]:
-    """What a query is over rows with these times."""
+    """Return the result of a query over rows with these times."""
     return Counter(answer(sql, {"a": ("id BIGINT, ts TIMESTAMPTZ", list(enumerate(times)))}))
 
 
 def result(of: Clocked) -> Counter[tuple[Any, ...]]:
-    """Rows with a beginning and a count, as DuckDB has them."""
+    """Return rows with a start and a count, in DuckDB's types."""
     rows = (dict(row) for row in of.view.elements())
     return Counter((datetime.fromisoformat(row["s"]).replace(tzinfo=None), row["n"]) for row in rows)
 
@@ -44,7 +44,7 @@ def result(of: Clocked) -> Counter[tuple[Any, ...]]:
 @pytest.mark.parametrize("begin", CHANGES)
 @pytest.mark.parametrize("local", LOCAL)
 def test_local_days_are_those_of_the_zone(tmp_path: Path, local: str, begin: datetime) -> None:
-    """Days of 23 and of 25 hours, each final at its end or an hour or so later (rows are an hour apart)."""
+    """Local days have 23 or 25 hours at clock changes, and each is final soon after its end."""
     zone = LOCAL[local]
     times = [begin + timedelta(hours=1) * number for number in range(75)]
     sql = f"SELECT window.start AS s, COUNT(*) AS n FROM a GROUP BY window({local}, '1 day')"
@@ -68,7 +68,7 @@ def test_local_days_are_those_of_the_zone(tmp_path: Path, local: str, begin: dat
 @pytest.mark.parametrize(("size", "offset"), [("1 hour", 15), ("1 hour", -10), ("1 hour", -130), ("1 day", -120)])
 @pytest.mark.parametrize("begin", [CHANGES[0], datetime(1969, 12, 31, tzinfo=UTC)])
 def test_windows_may_begin_at_an_offset(tmp_path: Path, size: str, offset: int, begin: datetime) -> None:
-    """Also at a negative one, and before the epoch; a window is final at its end."""
+    """Windows may have an offset, also a negative one and before the epoch; a window is final at its end."""
     times = [begin + timedelta(minutes=31) * number for number in range(60)]
     window = f"window(ts, '{size}', '{size}', '{offset} minutes')"
     running = query(tmp_path, f"SELECT window.start AS s, COUNT(*) AS n FROM a GROUP BY {window}", "final")

@@ -1,7 +1,7 @@
-"""Random trials of an operator: seeds, small segments, the operator at work, and the least changelog that fails.
+"""Random trials of an operator: seeds, small segments, the running operator, and the smallest changelog that fails.
 
-A difference is what an oracle finds where an operator is wrong: a text, None where it is right. An operator that fails
-differs as well, and its changelog is shrunk in the same way.
+A difference is a text that says how the operator is wrong, or None if it is right. An operator that raises an error
+counts as wrong as well, and its changelog is shrunk in the same way.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _Given = ParamSpec("_Given")
 
 @dataclass(frozen=True)
 class Trial:
-    """One random case, by its seed."""
+    """One random case, identified by its seed."""
 
     seed: str
     generator: random.Random
 
     def check(self, difference: Callable[[Batches], str | None], batches: Batches, *case: object) -> None:
-        """Fail with the least changelog if the operator differs on this one; the message also has the case."""
+        """Fail with the smallest failing changelog if the operator is wrong on this one; the message has the case."""
         if difference(batches) is not None:
             least = shrink(batches, lambda smaller: difference(smaller) is not None)
             given = "".join(f", {each}" for each in case)
@@ -45,7 +45,7 @@ class Trial:
 
 
 def trials(name: str, numbers: Iterable[int], patch: pytest.MonkeyPatch, least_rows: int = 3) -> Iterator[Trial]:
-    """A trial for each number; some with segments of so few rows, all with runs that are merged from two rows on."""
+    """Yield a trial per number; some use segments of `least_rows` rows, and all merge runs of two rows or more."""
     whole = segment.SEGMENT_ROWS
     for number in numbers:
         seed = f"{name}, {number}"
@@ -61,7 +61,7 @@ class _FailedError(Exception):
 
 
 def finding(difference: Callable[_Given, str | None]) -> Callable[_Given, str | None]:
-    """The same comparison, which says so where an operator at work fails."""
+    """Return the same comparison, which reports an error of a running operator as a difference."""
 
     @wraps(difference)
     def found(*given: _Given.args, **named: _Given.kwargs) -> str | None:
@@ -75,18 +75,18 @@ def finding(difference: Callable[_Given, str | None]) -> Callable[_Given, str | 
 
 @contextmanager
 def operating(number: int) -> Iterator[None]:
-    """Where an operator works on batch `number`."""
+    """Report an error of an operator as a failure on batch `number`."""
     try:
         yield
-    except Exception as error:  # whatever it is, it is a finding
+    except Exception as error:  # every error is a finding
         raise _FailedError(f"batch {number}: {error!r}") from error
 
 
 @dataclass
 class Work:
-    """An operator at work on one batch after the other, and the view that its output folds to.
+    """A running operator that takes one batch after the other, and the view to which its output folds.
 
-    Under a TTL an operator may take back what it has never emitted: then nothing is folded.
+    Under a TTL an operator may retract a row that it has never emitted; with `folds=False` the output is not folded.
     """
 
     operator: Operator
@@ -99,7 +99,7 @@ class Work:
         self.stores = {name: MemoryStore() for name in self.operator.arrangements}
 
     def process(self, batch: Batch, now: int = 0) -> Output:
-        """The output for the next batch."""
+        """Return the output for the next batch."""
         self.number += 1
         with operating(self.number):
             output = self.operator.process(batch, self.stores, now)
@@ -110,7 +110,7 @@ class Work:
     def differs(
         self, output: Output, unmatched: int | Sequence[Change], view: Counter[Row] | None = None
     ) -> str | None:
-        """Whether the output is not net, has other unmatched retractions, or folds to another view than this."""
+        """Return how the output is wrong: it is not net, or its unmatched retractions or its folded view differ."""
         if not net(output.rows):
             return f"batch {self.number} emits and takes back the same row: {dict(changed(output.rows))}"
         seqs = output.unmatched.seq.tolist()
@@ -123,23 +123,23 @@ class Work:
         return None if view is None else self.differs_from(view)
 
     def differs_from(self, view: Counter[Row]) -> str | None:
-        """Whether the output so far folds to another view than this."""
+        """Return how the view so far differs from this view; None if it does not."""
         if self.view == view:
             return None
         return f"after batch {self.number}: {dict(self.view - view)} too much, {dict(view - self.view)} missing"
 
     def restart(self) -> None:
-        """Go on with copies of the stores."""
+        """Continue with copies of the stores."""
         self.stores = {name: store.copy() for name, store in self.stores.items()}
 
     @property
     def blobs(self) -> dict[str, list[str]]:
-        """What is left in the stores that are not empty."""
+        """Return the names of the blobs that are left, by store."""
         return {name: list(store) for name, store in self.stores.items() if list(store)}
 
 
 def changes_differ(number: int, emitted: Emitted, steps: Steps, *, refreshes: bool = True) -> str | None:
-    """Whether a batch emits other changes, as a multiset with signs, or other refreshes than these steps."""
+    """Return how the changes (a signed multiset) or refreshes of a batch differ from these steps."""
     pairs = (
         ("emits", changed(emitted.rows), steps.net),
         ("refreshes", refreshed(emitted), steps.refreshed if refreshes else Counter()),
@@ -151,14 +151,14 @@ def changes_differ(number: int, emitted: Emitted, steps: Steps, *, refreshes: bo
 
 
 def timed(batches: Batches) -> Iterator[tuple[int, list[Change]]]:
-    """The batches with the times at which they come, which depend on their number alone."""
+    """Return the batches with their times, which depend only on their numbers."""
     return zip(times(len(batches)), batches, strict=True)
 
 
 Table = list[tuple[int | None, ...]]
-"""Rows behind the number of the batch after which they are there."""
+"""Rows, each prefixed by the number of the batch after which it is present."""
 Views = dict[int, Counter[Row]]
-"""By its number, the view after each batch that leaves rows."""
+"""The view after each batch that leaves rows, by the batch's number."""
 
 
 def sql_differs(
@@ -168,7 +168,7 @@ def sql_differs(
     columns: Callable[[list[Change]], Batch],
     sql: Callable[[list[Table]], Views],
 ) -> str | None:
-    """Whether an operator differs after a batch from what SQL, asked once, says about the folded inputs."""
+    """Return how an operator differs, after any batch, from the result of one SQL query over the folded inputs."""
     work, states, tables = Work(operator), [Materialised(of) for of in inputs], [Table() for _ in inputs]
     views = []
     for number, batch in enumerate(batches):
@@ -184,7 +184,7 @@ def sql_differs(
 
 
 def views_differ(views: Sequence[Counter[Row]], expected: Views) -> str | None:
-    """The first view that is another than expected; a batch that nothing is expected of leaves no rows."""
+    """Return the first difference between views; a batch without an expected view leaves no rows."""
     for number, view in enumerate(views):
         if view != expected.get(number, Counter()):
             return f"after batch {number}: {dict(view)}, expected {dict(expected.get(number, Counter()))}"
@@ -192,13 +192,13 @@ def views_differ(views: Sequence[Counter[Row]], expected: Views) -> str | None:
 
 
 def registered(database: duckdb.DuckDBPyConnection, name: str, rows: Table, *columns: str, **more: pa.Array) -> None:
-    """Make rows a table of whole numbers whose first column is the batch."""
+    """Register rows as a table of integers whose first column is the batch."""
     arrays = {column: pa.array([row[at] for row in rows], pa.int64()) for at, column in enumerate(("batch", *columns))}
     database.register(name, pa.table(arrays | more))
 
 
 def views_of(rows: Iterable[Sequence[Any]]) -> Views:
-    """Views from rows whose first column is the batch."""
+    """Return views from rows whose first column is the batch."""
     views: Views = {}
     for number, *row in rows:
         views.setdefault(number, Counter())[tuple(row)] += 1

@@ -1,4 +1,4 @@
-"""The browser in which the status page is looked at."""
+"""The browser for the tests of the status page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, sync_playwright
 
 PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
-"""Where it is, if it is installed."""
+"""The path of the browser, or None if it is not installed."""
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A Chromium without a window, while it is looked into."""
+    """Run a headless Chromium."""
     with sync_playwright() as playwright:
-        # The sandbox needs rights that a container does not give, and the page is our own.
+        # The sandbox needs rights that a container does not have, and the page is Rowkind's own.
         running = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"])
         yield running
         running.close()

@@ -13,7 +13,7 @@ from tests.page.chromium import PROGRAM, chromium
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """A Chromium without a window. Without one the tests skip, unless ROWKIND_REQUIRE_BROWSER=1, as in CI."""
+    """A headless Chromium. Without one the tests are skipped, or fail if ROWKIND_REQUIRE_BROWSER=1, as in CI."""
     if PROGRAM is None:
         if os.environ.get("ROWKIND_REQUIRE_BROWSER") == "1":
             pytest.fail("there is no Chromium: apt-get install chromium")

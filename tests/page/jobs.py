@@ -1,4 +1,4 @@
-"""A service of several jobs as its pages show it: files of jobs, and what answers in the place of their processes."""
+"""A multi-job service for its pages: job files, and status servers in place of the jobs' processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Check that Kafka runs, and the network between."""
 
 @contextmanager
 def several(**monitors: Monitor) -> Iterator[Several]:
-    """Jobs that run, each as its monitor says, and the file broken.yaml, which is refused."""
+    """Yield a service with jobs that report the given monitors, and with the refused file broken.yaml."""
     made = Several(Path("jobs"), upgrades=False)
     made.refused[Path("jobs/broken.yaml")] = WRONG_SQL
     with ExitStack() as stack:
@@ -39,7 +39,7 @@ def several(**monitors: Monitor) -> Iterator[Several]:
 
 
 def failing(member: ManagedJob, times: int) -> None:
-    """The job's process has ended so often, and waits to be started again."""
+    """Let the job's process have ended this many times and wait for its restart."""
     member.lately = member.reason = WHY
     member.restarts, member.again = times - 1, time.monotonic() + 30
     what, _, remedy = WHY.partition("\n")
@@ -47,10 +47,10 @@ def failing(member: ManagedJob, times: int) -> None:
 
 
 def starting(member: ManagedJob) -> None:
-    """It has just been started once more."""
+    """Let the job have been restarted just now."""
     member.reason, member.again, member.restarts = "", None, member.restarts + 1
 
 
 def new() -> Monitor:
-    """A job whose queries are still to be started."""
+    """Return the monitor of a job whose queries have not started yet."""
     return Monitor("new", "0.1.0", "4.3.0", "17.0.15")

@@ -1,4 +1,4 @@
-"""A job as its status page shows it: the plan of an example, with what its tasks have counted, made up."""
+"""A job for its status page: the plan of an example with invented counters of its tasks."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ HOT = 3
 
 
 def job(name: str = "orders-payments") -> Job:
-    """An example."""
+    """Return the job of an example."""
     return load(EXAMPLES / name / "job.yaml")
 
 
 def plans(of: Job) -> list[QueryDescription]:
-    """The plans of its queries, as the page has them."""
+    """Return the plans of the job's queries in the page's form."""
     sqls = {name: sink.sql for name, sink in of.sinks.items()}
     return [describe(name, query.sinks, sqls) for name, query in planned(of).items()]
 
 
 def lively(of: Job, batches: int = 40, *, calm: frozenset[str] = frozenset()) -> Monitor:
-    """The job's monitor after so many batches of each query, with a little of everything that can be seen.
+    """Return the job's monitor after the given number of batches per query, with some of everything that can be shown.
 
-    In the operators of `calm` sinks nothing is late, and no shard is hot.
+    In the operators of `calm` sinks no row is late and no shard is hot.
     """
     monitor = Monitor(of.name, "0.1.0", "4.3.0", "17.0.15")
     chance = random.Random(7)
@@ -60,7 +60,7 @@ def lively(of: Job, batches: int = 40, *, calm: frozenset[str] = frozenset()) ->
 
 
 def troubled(of: Job) -> Monitor:
-    """The same of which a query has failed, after a broker was away and dead letters came."""
+    """Return the same monitor with a failed query, after an outage and dead letters."""
     monitor = lively(of)
     name = plans(of)[0].name
     monitor.outage()
@@ -76,7 +76,7 @@ def troubled(of: Job) -> Monitor:
 
 
 def progress(batch: int, milliseconds: int) -> dict[str, object]:
-    """What Spark tells of a batch."""
+    """Return Spark's progress of a batch."""
     durations = {"addBatch": milliseconds - 40, "triggerExecution": milliseconds}
     began = datetime.now(UTC).isoformat()
     sources = [{"endOffset": "null"}]

@@ -1,4 +1,4 @@
-"""`python -m tests.page.screenshots`: pictures for the docs, of the demo as it runs and of a made up service."""
+"""`python -m tests.page.screenshots`: pictures for the docs, of the running demo and of an invented service."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.run.process import ROOT, Rowkind, until
 DOCS = ROOT / "docs" / "pictures"
 JOB = ROOT / "examples" / "orders-payments" / "job.yaml"
 _BATCHES = 15
-"""Half of those that the demo has."""
+"""Half of the demo's batches."""
 
 
 def main() -> None:
-    """Take all of them."""
+    """Take all pictures."""
     DOCS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Rowkind(Path(folder), "dev", "demo", str(JOB)) as demo:
         url = f"http://127.0.0.1:{demo.port}/"
@@ -48,16 +48,16 @@ def _status(url: str) -> JobStatus:
 
 
 def terminal(status: JobStatus, file: Path) -> None:
-    """What `rowkind run` and `rowkind top` show on a terminal."""
+    """Draw the output of `rowkind run` and `rowkind top` on a terminal."""
     console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True)
     console.print(screen(status))
     drawn = console.export_svg(title="rowkind top")
-    # It would fetch its font from another server.
+    # The font would be loaded from another server.
     file.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL), "utf-8")
 
 
 def all_jobs(browser: Browser, file: Path) -> None:
-    """The page of a service: a job that works, one that keeps ending, and one that is refused."""
+    """Take a picture of a service with a running job, a job that keeps failing, and a refused job file."""
     monitors = {"shop": scene.lively(scene.job()), "stock": jobs.new()}
     with jobs.several(**monitors) as service, StatusServer(SeveralPages(service), "127.0.0.1", 0, Guard()) as server:
         jobs.failing(service.members[Path("jobs/stock.yaml")], 3)
@@ -65,7 +65,7 @@ def all_jobs(browser: Browser, file: Path) -> None:
 
 
 def page(browser: Browser, url: str, width: int, file: Path, height: int = 1000) -> None:
-    """The status page in a window of so many pixels: wide in light, narrow in dark."""
+    """Take a picture of a page in a window of this size in pixels: wide in light mode, narrow in dark mode."""
     shown = browser.new_page(
         viewport={"width": width, "height": height}, color_scheme="light" if width > 1000 else "dark"
     )

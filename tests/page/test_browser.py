@@ -1,4 +1,4 @@
-"""The status page in a browser: it fits, is read in light and dark, follows the job, and works by keyboard."""
+"""The status page in a browser: layout, light and dark mode, live updates, and use by keyboard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPILLS = """() => [...document.querySelectorAll("article *, .batches *, .trouble
   .filter((each) => each.getBoundingClientRect().right >
                     each.closest("article, .batches, .trouble, .incidents, .jobs li").getBoundingClientRect().right)
   .map((each) => `${each.tagName}.${each.className}: ${each.textContent.trim().slice(0, 40)}`)"""
-"""What reaches beyond the card that it lies in."""
+"""The elements that extend beyond their card."""
 
 CONTRASTS = """() => {
   const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -46,24 +46,24 @@ CONTRASTS = """() => {
   }
   return found;
 }"""
-"""The contrast of every text that is seen with what lies below it, as WCAG reckons it."""
+"""The contrast of every visible text with its background, computed as WCAG defines it."""
 
 
 @pytest.fixture
 def monitor() -> Monitor:
-    """A job that has much to tell."""
+    """A job with much to report."""
     return scene.troubled(scene.job())
 
 
 @pytest.fixture
 def port(monitor: Monitor) -> Iterator[int]:
-    """Where its page is."""
+    """The port of the job's status page."""
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
         yield server.port
 
 
 def texts_that_fit_and_stand_out(page: Page, width: int) -> int:
-    """How many texts are seen, none of which is cut off, wider than the window, or like what lies below it."""
+    """Check that no visible text is clipped, too wide or low in contrast; return the number of texts."""
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert not page.evaluate(SPILLS)
     contrasts: dict[str, float] = page.evaluate(CONTRASTS)
@@ -74,7 +74,7 @@ def texts_that_fit_and_stand_out(page: Page, width: int) -> int:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_fits_and_can_be_read(browser: Browser, port: int, width: int, scheme: Literal["light", "dark"]) -> None:
-    """With all of it unfolded nothing is wider than the window, and every text stands out; a picture is kept."""
+    """With everything unfolded nothing is wider than the window, and every text has enough contrast."""
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text))
@@ -90,7 +90,7 @@ def test_it_fits_and_can_be_read(browser: Browser, port: int, width: int, scheme
 
 
 def test_it_follows_the_job(browser: Browser, port: int, monitor: Monitor) -> None:
-    """New numbers come by themselves; what was unfolded stays so, and the focus stays where it was."""
+    """The page shows new numbers by itself and keeps unfolded parts and the focus."""
     page = opened(browser, port)
     page.locator("article.join summary").first.focus()
     page.keyboard.press("Enter")
@@ -103,7 +103,7 @@ def test_it_follows_the_job(browser: Browser, port: int, monitor: Monitor) -> No
 
 
 def test_it_can_be_told_to_stand_still(browser: Browser, port: int, monitor: Monitor) -> None:
-    """Whoever reads is not disturbed, until he wants to be."""
+    """With pause, the page does not change until it is resumed."""
     page = opened(browser, port)
     page.get_by_role("button", name="pause").press("Space")
     monitor.progress("main", scene.progress(78, 300))
@@ -115,16 +115,16 @@ def test_it_can_be_told_to_stand_still(browser: Browser, port: int, monitor: Mon
 
 
 def test_it_says_when_the_job_is_gone(browser: Browser, monitor: Monitor) -> None:
-    """And goes on showing what it said last."""
+    """If the job no longer answers, the page says so and keeps showing the last status."""
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
         page = opened(browser, server.port)
-    expect(page.get_by_role("alert")).to_contain_text("no longer answers", timeout=30_000)
+    expect(page.get_by_role("alert")).to_contain_text("no longer responds", timeout=30_000)
     expect(page.locator("article.join").first).to_be_visible()
     page.close()
 
 
 def test_a_large_plan_is_folded_but_for_what_is_wrong(browser: Browser) -> None:
-    """A list of sinks leads to each, errors stand above; what was unfolded stays so."""
+    """Sinks are folded except those with problems, errors are at the top, and unfolded sinks stay unfolded."""
     job = scene.job("shop")
     shop = scene.lively(job, calm=frozenset(job.sinks) - {"balances"})
     shop.outage()
@@ -150,7 +150,7 @@ def test_a_large_plan_is_folded_but_for_what_is_wrong(browser: Browser) -> None:
 
 
 def test_a_screen_reader_has_words_for_all_of_it(browser: Browser, port: int) -> None:
-    """Headings, the state, the batches as a table, links and buttons by their names."""
+    """A screen reader finds headings, the state, the batches as a table, and links and buttons by name."""
     page = opened(browser, port)
     expect(page.get_by_role("heading", level=1)).to_have_text("orders-payments")
     expect(page.get_by_role("status")).to_have_text("failed")
@@ -168,7 +168,7 @@ def test_a_screen_reader_has_words_for_all_of_it(browser: Browser, port: int) ->
 
 
 def opened(browser: Browser, port: int) -> Page:
-    """The page, as most people have it."""
+    """Return the page in a window of usual size."""
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto(f"http://127.0.0.1:{port}/")
     return page

@@ -1,4 +1,4 @@
-"""The documentation site in a browser: nothing is clipped or wider than the window, and no other server is asked."""
+"""The documentation site in a browser: nothing is clipped or too wide, and nothing is loaded from other servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WIDER = "() => document.documentElement.scrollWidth > window.innerWidth + 1"
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def test_every_link_within_the_site_leads_to_a_page_and_its_heading(site: tuple[
 def test_every_page_fits_and_loads_from_its_own_server(
     site: tuple[str, list[str]], browser: Browser, width: int
 ) -> None:
-    """On a phone a code block scrolls; on a desktop it does not have to."""
+    """A code block scrolls on a phone and is not clipped on a desktop."""
     address, pages = site
     page = browser.new_page(viewport={"width": width, "height": 1000})
     asked: set[str] = set()
@@ -101,7 +101,7 @@ def test_every_page_fits_and_loads_from_its_own_server(
 
 
 def test_search_finds_a_page(site: tuple[str, list[str]], browser: Browser) -> None:
-    """A word of a page leads to it."""
+    """The search finds a word of a page."""
     page = browser.new_page(viewport={"width": 1300, "height": 1000})
     page.goto(site[0])
     page.get_by_role("textbox", name="Search").fill("changelog")
@@ -134,7 +134,7 @@ def test_a_reader_chooses_the_version(tmp_path: Path, browser: Browser) -> None:
 
 
 def test_every_page_can_be_edited(site: tuple[str, list[str]], browser: Browser) -> None:
-    """A link leads to the page's source, and the footer shows the version."""
+    """Each page has a link to its source, and the footer shows the version."""
     page = browser.new_page()
     for path in ("/", "/explanation/changelogs/"):
         page.goto(site[0] + path)

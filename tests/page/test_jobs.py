@@ -1,4 +1,4 @@
-"""The pages of a service with several jobs in a browser."""
+"""The pages of a multi-job service in a browser."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CARET = """() => {
   };
   return left(wrong.data.indexOf("^")) - left(wrong.data.lastIndexOf("amuont"));
 }"""
-"""How far the caret stands from the word below which it belongs."""
+"""The horizontal distance of the caret from the word that it marks."""
 
 
 @pytest.fixture
 def service() -> Iterator[Several]:
-    """A job that works, one that has ended, one that starts once more, one that has failed, and a file that is none."""
+    """A service with a running job, an ended one, a restarting one, a failed one, and a refused file."""
     job = scene.job()
     monitors = {"works": scene.lively(job), "first": jobs.new(), "again": jobs.new(), "troubled": scene.troubled(job)}
     with jobs.several(**monitors) as made:
@@ -41,7 +41,7 @@ def service() -> Iterator[Several]:
 
 @pytest.fixture
 def port(service: Several) -> Iterator[int]:
-    """Where its pages are."""
+    """The port of the service's pages."""
     with StatusServer(SeveralPages(service), "127.0.0.1", 0, Guard()) as server:
         yield server.port
 
@@ -52,7 +52,7 @@ def port(service: Several) -> Iterator[int]:
 def test_they_fit_and_can_be_read(
     browser: Browser, port: int, width: int, scheme: Literal["light", "dark"], path: str
 ) -> None:
-    """Nothing is wider than the window, and every text stands out; a picture is kept."""
+    """Nothing is wider than the window, and every text has enough contrast."""
     page = browser.new_page(viewport={"width": width, "height": 600}, color_scheme=scheme)
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text))
@@ -65,7 +65,7 @@ def test_they_fit_and_can_be_read(
 
 
 def test_the_overview_compares_the_jobs_and_leads_to_each(browser: Browser, port: int) -> None:
-    """By the same numbers, with what is wrong below them; and each leads back."""
+    """The overview shows the same numbers and the errors of each job, with links to its page and back."""
     page = opened(browser, port)
     expect(page.get_by_role("heading", level=1)).to_have_text("All jobs in the folder jobs")
     works = page.locator(".jobs li").first
@@ -85,7 +85,7 @@ def test_the_overview_compares_the_jobs_and_leads_to_each(browser: Browser, port
 def test_the_overview_follows_the_jobs_and_stands_still_if_told_to(
     browser: Browser, port: int, service: Several
 ) -> None:
-    """As the page of a job does."""
+    """The overview shows changes by itself, and does not change while it is paused."""
     page = opened(browser, port)
     del service.members[Path("jobs/troubled.yaml")]
     expect(page.locator(".jobs li")).to_have_count(4, timeout=20_000)
@@ -99,7 +99,7 @@ def test_the_overview_follows_the_jobs_and_stands_still_if_told_to(
 
 
 def test_the_page_of_a_job_follows_its_end_and_its_return(browser: Browser, port: int, service: Several) -> None:
-    """It says why it does not run, without what only a running one has, and goes on as it was."""
+    """While the job is stopped, its page shows the reason without links of a running job, and then continues."""
     page = opened(browser, port, "jobs/works/")
     expect(page.get_by_role("link", name="explain", exact=True)).to_be_visible()
     jobs.failing(service.members[Path("jobs/works.yaml")], 1)
@@ -113,7 +113,7 @@ def test_the_page_of_a_job_follows_its_end_and_its_return(browser: Browser, port
 
 
 def opened(browser: Browser, port: int, path: str = "") -> Page:
-    """A page, as most people have it."""
+    """Return a page in a window of usual size."""
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto(f"http://127.0.0.1:{port}/{path}")
     return page

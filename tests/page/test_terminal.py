@@ -1,4 +1,4 @@
-"""A running job on a terminal, in lines and from afar."""
+"""A running job on a terminal: as a view, as log lines, and with `rowkind top`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tests.page import jobs, scene
 
 @pytest.fixture
 def monitor() -> Monitor:
-    """A job in the middle of its work."""
+    """A job that is running."""
     return scene.lively(scene.job())
 
 
 @pytest.mark.parametrize("width", [60, 110])
 def test_the_view_has_every_step_and_is_no_wider_than_the_terminal(monitor: Monitor, width: int) -> None:
-    """Tables, operators and sinks with their rates, and how long it takes to catch up."""
+    """The view shows tables, operators and sinks with rates, and the time to catch up, within the width."""
     text = drawn(monitor, width)
     for said in ("orders-payments", "query main running", "orders", "payments", "order_payments.join", "paid_orders"):
         assert said in text
@@ -52,7 +52,7 @@ def test_the_view_has_every_step_and_is_no_wider_than_the_terminal(monitor: Moni
 
 
 def test_the_view_shows_long_work_and_why_a_query_failed(monitor: Monitor) -> None:
-    """With the time that is left, and with what to do."""
+    """The view shows the remaining time of long work, and the reason and remedy of a failure."""
     with monitor.works.work("query main copies its savepoint", "files") as told:
         told(30, 40)
         assert "30 of 40 files" in drawn(monitor, 110)
@@ -62,7 +62,7 @@ def test_the_view_shows_long_work_and_why_a_query_failed(monitor: Monitor) -> No
 
 
 def test_the_view_lists_what_feeds_an_operator_above_it() -> None:
-    """From the tables down to the sinks, as rows flow."""
+    """Steps are listed in the order in which rows flow, from tables to sinks."""
     text = drawn(scene.lively(scene.job("reviews")), 110)
     steps = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
     assert steps.index("moods.normalize_1") < steps.index("moods.aggregate_1")
@@ -70,7 +70,7 @@ def test_the_view_lists_what_feeds_an_operator_above_it() -> None:
 
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_every_batch_is_a_line(monitor: Monitor, form: LogForm, capfd: pytest.CaptureFixture[str]) -> None:
-    """Once each, with what it read and wrote, between what else is logged."""
+    """Each batch is logged once, with its rows in and out, between the other log lines."""
     with showing_progress(form) as watch, watch(monitor.status):
         logging.getLogger("rowkind").info("finishing the batch")
     with showing_progress(form) as watch, watch(scene.lively(scene.job(), batches=2).status):
@@ -90,7 +90,7 @@ def test_every_batch_is_a_line(monitor: Monitor, form: LogForm, capfd: pytest.Ca
 
 
 def test_on_a_terminal_the_view_stays_below_what_is_logged(monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is logged is there whole, and the view is drawn anew below it."""
+    """Log lines are printed completely, and the view is drawn again below them."""
     reader, terminal = pty.openpty()
     own = os.dup(2)
     monkeypatch.setenv("TERM", "xterm")
@@ -110,13 +110,13 @@ def test_on_a_terminal_the_view_stays_below_what_is_logged(monitor: Monitor, mon
 
 
 def test_lines_are_told_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where standard error is no terminal, or one that can only print."""
+    """If standard error is not a terminal, progress is logged as lines."""
     monkeypatch.setenv("TERM", "xterm")
     assert usual() == "lines"
 
 
 def test_top_shows_a_job_from_afar(monitor: Monitor) -> None:
-    """Into a pipe once; with the login that the URL has, which no message repeats."""
+    """`rowkind top` prints the status once into a pipe, uses the login of the URL, and repeats it in no message."""
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard(login="ops:geheim")) as server:
         done = CliRunner().invoke(main, ["top", f"http://ops:geheim@127.0.0.1:{server.port}"])
         assert done.exit_code == 0, done.output
@@ -128,7 +128,7 @@ def test_top_shows_a_job_from_afar(monitor: Monitor) -> None:
 
 
 def test_top_shows_all_jobs_of_a_service(monitor: Monitor) -> None:
-    """Each in a line, with what is wrong and how to see one of them; a login is not repeated."""
+    """`rowkind top` shows each job of a service in a line, with errors and the command for one job, but no login."""
     with jobs.several(works=monitor, first=jobs.new()) as made:
         jobs.failing(made.members[Path("jobs/first.yaml")], 3)
         with StatusServer(SeveralPages(made), "127.0.0.1", 0, Guard(login="ops:geheim")) as server:
@@ -154,7 +154,7 @@ def test_top_shows_all_jobs_of_a_service(monitor: Monitor) -> None:
 
 
 def test_top_says_that_there_is_one_job_alone(monitor: Monitor) -> None:
-    """Where a job of several is asked for."""
+    """For a path of a multi-job service, `rowkind top` says that there is only one job."""
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
         done = CliRunner().invoke(main, ["top", f"http://127.0.0.1:{server.port}/jobs/shop"])
     assert done.exit_code == 2
@@ -163,7 +163,7 @@ def test_top_says_that_there_is_one_job_alone(monitor: Monitor) -> None:
 
 @pytest.mark.parametrize("path", ["/jobs/shop", "", "/file"])
 def test_top_says_what_is_no_rowkind(path: str, tmp_path: Path) -> None:
-    """Something else answers, with a page or with none."""
+    """`rowkind top` refuses an address at which something other than a status page answers."""
     (tmp_path / "file").mkdir()
     (tmp_path / "file" / "status.json").write_text('["no status"]')
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
@@ -175,17 +175,17 @@ def test_top_says_what_is_no_rowkind(path: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "code", "says"), [("ftp://a", 2, "not the address"), ("http://127.0.0.1:1", 3, "nothing answers")]
+    ("url", "code", "says"), [("ftp://a", 2, "not the address"), ("http://127.0.0.1:1", 3, "no response from")]
 )
 def test_top_says_why_it_has_nothing_to_show(url: str, code: int, says: str) -> None:
-    """In a line, with what to do."""
+    """`rowkind top` reports an invalid or unreachable address in one line."""
     done = CliRunner().invoke(main, ["top", url])
     assert done.exit_code == code
     assert says in done.output
 
 
 def test_top_follows_the_job_on_a_terminal(monitor: Monitor) -> None:
-    """It says when nobody answers any more, shows what was said last, and ends well with Ctrl-C."""
+    """`rowkind top` keeps the last status if the job no longer answers, and ends with exit code 0 on Ctrl-C."""
     reader, terminal = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
     said = ""
@@ -204,7 +204,7 @@ def test_top_follows_the_job_on_a_terminal(monitor: Monitor) -> None:
         until("batch 39")
         monitor.progress("main", scene.progress(77, 300))
         until("batch 77")
-    until("above is the last known status")
+    until("the last known status is shown above")
     top.send_signal(signal.SIGINT)
     assert top.wait(30) == 0
     os.close(reader)
@@ -212,7 +212,7 @@ def test_top_follows_the_job_on_a_terminal(monitor: Monitor) -> None:
 
 
 def drawn(monitor: Monitor, width: int) -> str:
-    """The view as text."""
+    """Return the view as text."""
     console = Console(file=StringIO(), width=width, height=50)
     with console.capture() as captured:
         console.print(screen(monitor.status()))

@@ -1,4 +1,4 @@
-"""`python -m tests.plan` writes what the planner says now into the cases, for the reader of the diff to judge."""
+"""`python -m tests.plan` writes the planner's current output into the cases; review the diff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a plan, run on random changes, gives what DuckDB gives for its SQL."""
+"""Comparison of a plan's results on random changes with DuckDB's results for the same SQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.plan.traits import SinkOrder, Traits
 
 
 def is_what_duckdb_says(case: Case, seed: int, count: int) -> None:
-    """Fold what the plan makes of so many random batches: it is what the SQL gives after each, and traits hold."""
+    """Check after each of `count` random batches that the folded result equals DuckDB's, and that the traits hold."""
     job, sink = planned(case)
     traits, order = Traits(), SinkOrder(sink)
     engine = MemoryEngine(sink, unmatched=unmatched, watch=traits.watch)
@@ -45,12 +45,12 @@ def is_what_duckdb_says(case: Case, seed: int, count: int) -> None:
 
 
 def unmatched(node: str, changes: Changes) -> None:
-    """Well-formed changelogs take back nothing that is not there."""
+    """Fail: a well-formed changelog has no unmatched retractions."""
     raise AssertionError(f"{node}: {len(changes)} unmatched of kinds {changes.kind.tolist()}")
 
 
 def _check_form(sink: PhysicalSink, changes: Changes) -> None:
-    """No change that the sink's mode does not have, and at most one per key."""
+    """Check that all changes have a kind of the sink's mode, and that an upsert sink has at most one change per key."""
     kinds = set(changes.kind.tolist())
     assert kinds <= {"append": {0}, "retract": {0, 1, 2, 3}, "upsert": {0, 2, 3}}[sink.mode]
     if sink.mode == "upsert":
@@ -58,7 +58,7 @@ def _check_form(sink: PhysicalSink, changes: Changes) -> None:
 
 
 def _check_unique(sink: PhysicalSink, found: Counter[str]) -> None:
-    """No two rows share what the plan says is a unique key."""
+    """Check that no two rows have equal values in a unique key of the plan."""
     rows = [json.loads(row) for row in found.elements()]
     for key in sink.input.traits.unique_keys:
         values = [json.dumps([row[column] for column in key]) for row in rows]
@@ -66,7 +66,7 @@ def _check_unique(sink: PhysicalSink, found: Counter[str]) -> None:
 
 
 class Oracle:
-    """The same SQL in DuckDB over finished tables."""
+    """The same SQL in DuckDB over complete tables."""
 
     def __init__(self, case: Case, views: Mapping[str, str]) -> None:
         self._connection = _database().cursor()
@@ -75,7 +75,7 @@ class Oracle:
         self._sql = _in_duckdb(case.sql)
 
     def rows(self, value: Record, tables: Mapping[str, pa.Table]) -> Counter[str]:
-        """The rows of the result under the record `value`."""
+        """Return the rows of the result in the types of the record `value`."""
         for name, table in tables.items():
             self._connection.register(name, table)
         for name, sql in self._views.items():
@@ -88,17 +88,17 @@ class Oracle:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One for all cases, each of which has a connection, and so tables and views, of its own."""
+    """Return one database for all cases; each case has its own connection with its own tables and views."""
     return duckdb.connect(config={"threads": 1})
 
 
 def _in_duckdb(sql: str) -> str:
-    # SUM and AVG are what these are, as long as nothing overflows.
+    # SUM and AVG equal TRY_SUM and TRY_AVG unless there is an overflow.
     plain = re.sub(r"\bTRY_(SUM|AVG)\b", r"\1", sql)
     return with_empty_lists(sqlglot.parse_one(plain, read="spark")).sql("duckdb")
 
 
 def bag(value: Record, payloads: pa.BinaryArray) -> Counter[str]:
-    """The rows that payloads hold, each as text."""
-    # -0.0 and 0.0 are equal in SQL, so that either may stand for both.
+    """Return the rows of the payloads, each as text."""
+    # -0.0 and 0.0 are equal in SQL, so either may be in the result.
     return Counter(json.dumps(row).replace("-0.0", "0.0") for row in decode(value, payloads))

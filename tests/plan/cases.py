@@ -1,14 +1,14 @@
-"""Cases of planning: a text file each, that reads as a specification.
+"""Cases of planning: each is a text file that reads as a specification.
 
-First line: what the case shows.
+First line: the description of the case.
 sink: retract | append | upsert (key, …)
 (more settings of the sink or the job, as YAML)
 
 SQL, up to a line of dashes
 
-the outline of the plan (`tests.plan.outline`); or `refused:` and where in the job
+the outline of the plan (`tests.plan.outline`); or `refused:` and the place in the job
 
-How plans and refusals are worded is in two files for all cases (`tests.plan.wording`). A few plans are also there as
+The wording of plans and refusals is in two files for all cases (`tests.plan.wording`). A few plans are also stored as
 the whole JSON document (`tests.plan.documents`).
 """
 
@@ -45,7 +45,7 @@ _LAST_WORDS = re.compile(r", (?=line \d+, column \d+\n)")
 
 @dataclass(frozen=True)
 class Case:
-    """One file, taken apart."""
+    """One parsed file."""
 
     path: Path
     head: str
@@ -54,18 +54,18 @@ class Case:
 
     @classmethod
     def read(cls, path: Path) -> Case:
-        """The case in a file."""
+        """Read the case in a file."""
         above, _, expected = path.read_text().partition(f"\n{_RULE}\n")
         head, _, sql = above.partition("\n\n")
         return cls(path, head, sql.strip("\n"), expected.strip("\n"))
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What the head says below its first line."""
+        """The settings in the head below its first line."""
         return dict(YAML(typ="safe").load("\n".join(self.head.splitlines()[1:])) or {})
 
     def job(self, folder: Path) -> Job:
-        """The job of the case, as a file in `folder`."""
+        """Return the job of the case, as a file in `folder`."""
         settings = dict(self.settings)
         mode, key = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", settings.pop("sink")).groups()  # type: ignore[union-attr]
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
@@ -75,7 +75,7 @@ class Case:
             name: settings.pop(name) for name in ("ttl", "on_expire", "tables", "functions", "code") if name in settings
         }
         assert not settings, f"unknown settings {settings}"
-        # JSON is YAML, too.
+        # JSON is valid YAML.
         return read(_merged(_tables(), _parsed(json.dumps(own, ensure_ascii=False))), folder / "job.yaml")
 
     @property
@@ -84,20 +84,20 @@ class Case:
         return self.expected.startswith(REFUSED)
 
     def outcome(self) -> str:
-        """What the planner makes of it: the outline of the plan or the place of the refusal."""
+        """Return the outline of the plan, or the place of the refusal."""
         try:
             return outline(self.document(), _tables()["tables"])
         except (PlanError, JobError) as error:
             return f"{REFUSED} " + "\n".join(place for place, _ in refusal(error))
 
     def document(self) -> Any:
-        """The plan of the sink as JSON, without its SQL, which stands above, and without sentences."""
+        """Return the plan of the sink as JSON, without sentences and without the SQL, which is in the case already."""
         job, sink = planned(self)
         ((document,),) = (each["sinks"] for each in json.loads(render(job, {"main": [sink]}, "json"))["queries"])
         return without_prose({key: value for key, value in document.items() if key != "sql"})
 
     def write(self, outcome: str) -> None:
-        """Put an outcome into the file in the place of what was expected."""
+        """Write an outcome into the file, replacing the expected one."""
         self.path.write_text(f"{self.head}\n\n{self.sql}\n{_RULE}\n{outcome}\n")
 
 
@@ -107,12 +107,12 @@ def _parsed(text: str) -> CommentedMap:
 
 @cache
 def _tables() -> CommentedMap:
-    """What the jobs of all cases have, parsed once: to parse it takes longer than to plan most queries."""
+    """Return the settings that all jobs share; they are cached, because parsing is slower than most planning."""
     return _parsed(TABLES.read_text())
 
 
 def _merged(shared: CommentedMap, own: CommentedMap) -> CommentedMap:
-    """One document with the settings of both; those of `own` count, and what is null there is left out."""
+    """Return one document with the settings of both; `own` has precedence, and null in it removes a setting."""
     merged = CommentedMap({name: value for name, value in {**shared, **own}.items() if value is not None})
     for name in merged:
         merged.lc.add_kv_line_col(name, (own if name in own else shared).lc.data[name])
@@ -120,20 +120,20 @@ def _merged(shared: CommentedMap, own: CommentedMap) -> CommentedMap:
 
 
 def cases() -> list[Case]:
-    """All cases by name."""
+    """Return all cases, sorted by name."""
     return [Case.read(path) for path in sorted(FOLDER.glob("*.txt"))]
 
 
 @cache
 def planned(case: Case) -> tuple[Job, PhysicalSink]:
-    """The job of a case and its plan, made once for all tests. Raises what planning raises."""
+    """Return the job of a case and its plan, cached for all tests. Raise the errors of planning."""
     with tempfile.TemporaryDirectory() as folder:
         job = case.job(Path(folder))
     return job, plan(job, "result")
 
 
 def refusal(error: PlanError | JobError) -> Iterator[tuple[str, str]]:
-    """The place and the wording of each problem of a refusal: the field and the line of SQL, and the text between."""
+    """Yield the place (field and line of SQL) and the wording of each problem of a refusal."""
     for problem in re.split(r"^\S*job\.yaml(?::\d+)?: ", str(error), flags=re.MULTILINE)[1:]:
         field, _, text = problem.rstrip("\n").partition(": ")
         wording, *shown = _LAST_WORDS.split(text)
@@ -141,7 +141,7 @@ def refusal(error: PlanError | JobError) -> Iterator[tuple[str, str]]:
 
 
 def without_prose(value: Any) -> Any:
-    """A document without the keys whose values are sentences, and without those whose values are empty."""
+    """Return a document without the keys whose values are sentences, and without empty values."""
     match value:
         case dict():
             bare = {key: without_prose(each) for key, each in value.items() if key not in PROSE}

@@ -1,4 +1,4 @@
-"""Random changelogs for the tables of a job, as each kind of table writes them, and the rows that they stand for."""
+"""Random changelogs for the tables of a job, in the form of each kind of table, and the rows that they result in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rowkind.service.physical.tree import walk
 Row = dict[str, Any]
 
 _TRIES = 200
-"""After so many steps a batch is over, though it be empty: an append table with a key has no change left at last."""
+"""The limit of steps per batch, even an empty one: an append table with a key runs out of changes."""
 
 
 _VALUES: Mapping[str, Callable[[random.Random], Any]] = {
@@ -38,11 +38,11 @@ _VALUES: Mapping[str, Callable[[random.Random], Any]] = {
     "BOOLEAN": lambda rng: rng.random() < 0.5,
     "DECIMAL": lambda rng: Decimal(rng.randint(0, 60)).scaleb(-1),
 }
-"""Values from a small range, so that keys meet."""
+"""Values from a small range, so that keys are equal often."""
 
 
 def random_value(rng: random.Random, type_: Type) -> Any:
-    """A value from a small range; now and then NULL."""
+    """Return a value from a small range, sometimes NULL."""
     if type_.nullable and rng.random() < 0.15:
         return None
     name = type_.sql.partition("(")[0]
@@ -62,7 +62,7 @@ def random_value(rng: random.Random, type_: Type) -> Any:
 class TableModel:
     """One table: its live rows, and random changes of them.
 
-    `bare_updates` leaves out some -U. With `distinct_times` no two timestamps are equal.
+    With `bare_updates`, some -U are omitted. With `distinct_times`, no two timestamps are equal.
     """
 
     record: Record
@@ -73,7 +73,7 @@ class TableModel:
     rows: list[Row] = field(default_factory=list)
 
     def step(self, rng: random.Random) -> list[tuple[RowKind, Row]]:
-        """The changes of one random event."""
+        """Return the changes of one random event."""
         row = {each.name: self._value(rng, each.type) for each in self.record.fields}
         old = self._same_key(row) if self.primary_key else None
         if self.mode == "append":
@@ -111,7 +111,7 @@ class TableModel:
         return None
 
     def packed(self, changes: list[tuple[int, RowKind, Row]]) -> Rows:
-        """Changes with their arrival numbers; a delete of an upsert table brings its key and nothing else."""
+        """Encode changes with their arrival numbers; a delete of an upsert table has only its key."""
         by_key = [self.mode == "upsert" and kind == RowKind.DELETE for _, kind, _ in changes]
         payloads = [
             encode_keys(self.record, self.primary_key, [row])
@@ -128,7 +128,7 @@ class TableModel:
 
 @dataclass
 class World:
-    """All tables of a job that a query reads, changing together."""
+    """All tables of a job that a query reads, with their changes."""
 
     tables: Mapping[str, TableModel]
     rng: random.Random
@@ -137,7 +137,7 @@ class World:
 
     @classmethod
     def of(cls, job: Job, names: Mapping[str, bool], seed: int, *, distinct_times: bool = False) -> World:
-        """Tables by name, and whether each may leave out -U."""
+        """Return a world from table names, each with whether -U may be omitted."""
         models = {
             name: TableModel(
                 declared(job, name), job.tables[name].mode, job.tables[name].primary_key, bare, distinct_times
@@ -147,7 +147,7 @@ class World:
         return cls(models, random.Random(seed))
 
     def batches(self, count: int) -> Iterator[tuple[dict[str, Rows], dict[str, pa.Table]]]:
-        """Batches of changes with the tables as they stand after each; updates are now and then torn apart."""
+        """Yield batches of changes with the tables after each; some updates are divided between two batches."""
         for _ in range(count):
             changes = self._left
             for _ in range(_TRIES):
@@ -186,7 +186,7 @@ class World:
 
 
 def table_of(record: Record, rows: list[Row]) -> pa.Table:
-    """Rows as an Arrow table under the record's columns."""
+    """Return rows as an Arrow table with the record's columns."""
     return pa.table(
         {each.name: pa.array([row[each.name] for row in rows], each.type.arrow) for each in record.fields},
         schema=record.arrow,
@@ -194,7 +194,7 @@ def table_of(record: Record, rows: list[Row]) -> pa.Table:
 
 
 def bare_updates(*sinks: PhysicalSink) -> dict[str, bool]:
-    """The tables of some plans, and whether each may leave out the -U of updates."""
+    """Return the tables of some plans, each with whether the -U of updates may be omitted."""
     scans = [node for sink in sinks for node in walk(sink) if isinstance(node, PhysicalScan)]
     return {
         scan.source.table: all(not each.traits.needs_before for each in scans if each.source.table == scan.source.table)

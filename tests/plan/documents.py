@@ -1,6 +1,7 @@
-"""Plans as whole JSON documents, without the sentences: a file of `documents/` for each, named for its case.
+"""Plans as complete JSON documents without sentences: one file in `documents/` each, named after its case.
 
-The outlines of the cases have the values of a document, and these files its form. To pin one more, add an empty file.
+The outlines of the cases have the values of a document, and these files show its form. To add one, create an empty
+file.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ _WIDTH = 120
 
 
 def document(path: Path) -> str:
-    """What the file has to contain."""
+    """Return the content that the file must have."""
     return f"{laid_out(Case.read(FOLDER / f'{path.stem}.txt').document())}\n"
 
 
 def laid_out(value: Any, margin: str = "", key: str = "") -> str:
-    """JSON in which a value stands on one line, with its key before it, if that is short enough."""
+    """Return formatted JSON in which a value is on one line, with its key, if it fits."""
     line = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, dict | list) or len(key) + len(line) <= _WIDTH:
         return key + line

@@ -1,4 +1,4 @@
-"""A logical plan as text, one line per node, and what a pass changes in it: `example`, for the docstrings of passes."""
+"""A logical plan as text, one line per node, and `example`, which shows a pass's changes in docstrings of passes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rowkind.service.plan.tree import inputs, walk
 from tests.plan.cases import Case
 
 Facts = dict[str, str]
-"""The fields of a node that are not empty, by their names: `kind`, or `left.layout` for a field of an input."""
+"""The non-empty fields of a node by name: `kind`, or `left.layout` for a field of an input."""
 
 _WIDTH = 108
 _BARE = ("source", "path", "kind", "function", "ranking", "conjuncts", "outputs")
@@ -41,16 +41,16 @@ _BARE = ("source", "path", "kind", "function", "ranking", "conjuncts", "outputs"
 
 _NEVER = {"type", "types"}
 _IF_CHANGED = {"used", "sought", "defines"}
-"""Required fields that are long, and shown only where a pass changes them."""
+"""Required fields that are long and shown only if a pass changes them."""
 
 _EMPTY = (None, (), {}, "", False)
 
 
 def example(of: Pass, sql: str, sink: str = "retract", **settings: Any) -> None:
-    """Print the part of a query's plan that a pass changes, before and after it, or the message of its refusal.
+    """Print the part of a query's plan that a pass changes, before and after the pass, or the message of its refusal.
 
-    The passes before it have run. The tables are those of the cases; `sink` and `settings` are what the head of a case
-    has, and `code` is the text of the module `dice`. A field is shown where it is required or changed.
+    Earlier passes have been applied. The tables are those of the cases; `sink` and `settings` are as in the head of a
+    case, and `code` is the text of the module `dice`. A field is shown if it is required or changed.
     """
     query = _job_query(sql, sink, settings)
     for earlier in takewhile(lambda each: each is not of, PASSES):
@@ -78,7 +78,7 @@ def _job_query(sql: str, sink: str, settings: Mapping[str, Any]) -> Query:
 
 
 def _changed(old: LogicalNode, new: LogicalNode) -> tuple[LogicalNode, LogicalNode]:
-    """The smallest parts of two trees that differ, without the nodes above that are the same in both."""
+    """Return the smallest different parts of two trees, without equal nodes above them."""
     if type(old) is type(new) and facts(old) == facts(new):
         differing = [pair for pair in zip(inputs(old), inputs(new), strict=True) if pair[0] != pair[1]]
         if len(differing) == 1:
@@ -87,7 +87,7 @@ def _changed(old: LogicalNode, new: LogicalNode) -> tuple[LogicalNode, LogicalNo
 
 
 def _lines(node: LogicalNode, other: LogicalNode, shown: AbstractSet[str], indent: str = "") -> Iterator[str]:
-    """The lines of a tree. Of a part that is also in the other tree, only the first line."""
+    """Yield the lines of a tree; of a part that is also in the other tree, only the first line."""
     yield indent + line(node, shown)
     if all(node != each for each in walk(other)):
         for below in inputs(node):
@@ -95,7 +95,7 @@ def _lines(node: LogicalNode, other: LogicalNode, shown: AbstractSet[str], inden
 
 
 def _short(lines: list[str], other: list[str]) -> Iterator[str]:
-    """The lines, with one … for several nodes above each other that are the same in both trees."""
+    """Yield the lines, with one … for several consecutive levels that are equal in both trees."""
     yield from lines[:1]
     for is_same, run in groupby(pairwise([*lines[1:], ""]), lambda pair: pair[0] in other and _is_above(*pair)):
         of = [line for line, _ in run]
@@ -111,7 +111,7 @@ def _indent(line: str) -> str:
 
 
 def line(node: LogicalNode, shown: AbstractSet[str]) -> str:
-    """A node without its inputs: the name of its class and the fields that are `shown`, lists after the others."""
+    """Return a node without its inputs: the name of its class and the `shown` fields, lists last."""
     name = _name(node)
     values = {field: value for field, value in facts(node).items() if f"{name}.{field}" in shown}
     bare = dict.fromkeys(values.pop(field).removeprefix("[").removesuffix("]") for field in _BARE if field in values)
@@ -123,7 +123,7 @@ def _named(values: Facts) -> list[str]:
 
 
 def facts(node: LogicalNode) -> Facts:
-    """The fields of a node and of its inputs, as text."""
+    """Return the fields of a node and of its inputs, as text."""
     values = dict(_facts(node))
     for field in fields(node):
         below = getattr(node, field.name)
@@ -149,7 +149,7 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _required() -> set[str]:
-    """The fields without a default, of all classes of nodes."""
+    """Return the fields without a default, of all node classes."""
     return {
         f"{_name(of)}.{field.name}"
         for of in _classes(LogicalNode)
@@ -166,7 +166,7 @@ def _classes(of: type) -> Iterator[type]:
 
 
 def _differing(old: LogicalNode, new: LogicalNode) -> set[str]:
-    """The fields whose values differ between the nodes of two trees."""
+    """Return the fields whose values differ between the nodes of two trees."""
     before, after = (
         Counter((f"{_name(node)}.{name}", value) for node in walk(root) for name, value in facts(node).items())
         for root in (old, new)
@@ -180,7 +180,7 @@ def _name(node: LogicalNode | type) -> str:
 
 @singledispatch
 def text(value: Any) -> str:
-    """A value of a field, short."""
+    """Return a short text for the value of a field."""
     if not is_dataclass(value):
         return str(value)
     values = dict(_facts(value))

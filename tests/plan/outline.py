@@ -1,4 +1,4 @@
-"""A plan as an outline: a line per step, below it a line per state that the step keeps, then its inputs, indented.
+"""A plan as an outline: one line per step, below it one line per state of the step, then its inputs, indented.
 
     result: columns order_id BIGINT NOT NULL; retract
       anti_join_1: on o.order_id = p.order_id; retract; unique (order_id); → unmoved
@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Node = Mapping[str, Any]
-"""An object of the document: a sink, a step, a state."""
+"""An object of the document: a sink, a step or a state."""
 _WIDTH = 120
 _INDENT = "  "
 _SIDED = ("join", "semi_join", "anti_join", "mark_join", "asof_join", "lookup")
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _SEPARATE = ("name", "inputs", "state", "goes", "advice")
-"""What is not a phrase in the line of a step."""
+"""Keys that are not a phrase in the line of a step."""
 _DOES = {
     "kind": "",
     "same_as": "same as",
@@ -71,27 +71,27 @@ _EMITS = {
     "stage": "stage",
 }
 _WORDS = {**_DOES, "": "", **_CALC, **_EMITS, "goes": ""}
-"""The words before values, in the order of a line: what a step does, other keys by name, its exit, its rows."""
+"""The words before values, in the order of a line: a step's operation, other keys by name, its output, its rows."""
 _ORDER = list(_WORDS)
 _ENDS = [_ORDER.index(""), _ORDER.index("drops_null_keys"), _ORDER.index("stage")]
-"""Where groups of phrases end."""
+"""The places where groups of phrases end."""
 
 
 def outline(sink: Node, tables: Mapping[str, Node]) -> str:
-    """The plan of a sink; `tables` are those of the job file."""
+    """Return the plan of a sink as an outline; `tables` are those of the job file."""
     return "\n".join(_Outline(tables).lines(sink, {}, 0))
 
 
 @dataclass
 class _Outline:
-    """Writes the steps of one plan."""
+    """Writer of the steps of one plan."""
 
     tables: Mapping[str, Node]
     stages: dict[str, int | None] = field(default_factory=dict)
-    """The stages of the steps so far: a step that is the same as one before runs in the same stage."""
+    """The stages of the steps so far; a step that equals an earlier one runs in its stage."""
 
     def lines(self, step: Node, consumer: Node, depth: int, place: int = 0) -> Iterator[str]:
-        """The lines of a step, the input of its consumer at this place, and of all below it."""
+        """Yield the lines of a step and of all steps below it; the step is its consumer's input at this place."""
         types = self._types(step)
         own = {key: value for key, value in step.items() if key not in _SEPARATE}
         own |= {key: _untyped(step[key], known) for key, known in types.items() if key in step and consumer}
@@ -109,14 +109,14 @@ class _Outline:
             yield f"{_INDENT * (depth + 1)}advice: {_joined(' ', each)}"
 
     def _types(self, step: Node) -> dict[str, Mapping[str, str | None]]:
-        """The types of columns that are known from further down, for the columns of a step and for what it reads."""
+        """Return the column types that are known from the inputs, for a step's columns and for those it reads."""
         declared = self.tables.get(step.get("table", ""), {}).get("columns", {})
         below = [each for source in step.get("inputs", ()) for each in source.get("columns", ())]
         known = [*below, *_aliased(step)]
         return {"columns": {each["name"]: each.get("type") for each in known}, "reads": declared}
 
     def _expected(self, step: Node, consumer: Node, types: Mapping[str, str | None]) -> dict[str, Any]:
-        """What follows from other values, by the keys of which the line says no more then."""
+        """Return the values that follow from others, by key; the line omits them."""
         name, inputs = step["name"], step.get("inputs", ())
         if not consumer:
             return {"kind": "sink", "topic": name, "delivery": "exactly_once"}
@@ -141,7 +141,7 @@ class _Outline:
         return expected
 
     def _scanned(self, step: Node) -> dict[str, Any]:
-        """What follows for a scan from its name and its table."""
+        """Return the values of a scan that follow from its name and its table."""
         name = step.get("table", "")
         table = self.tables.get(name, {})
         key, watermark = table.get("primary_key"), None
@@ -160,19 +160,19 @@ class _Outline:
 
 
 def _passed_on(step: Node, consumer: Node) -> list[Node]:
-    """The columns of a step that changes none: the sink's where the sink is next, else those of its inputs."""
+    """Return the columns of a step that changes none: those of a sink directly above, or else of its inputs."""
     if consumer.get("kind") == "sink":
         return list(consumer.get("columns", ()))
     return [*_aliased(step), *(each for source in step.get("inputs", ()) for each in source.get("columns", ()))]
 
 
 def _aliased(step: Node) -> list[Node]:
-    """The columns that a scan reads, as the query calls them."""
+    """Return the columns that a scan reads, with the query's alias."""
     return [{**each, "name": f"{step.get('alias')}.{each['name']}"} for each in step.get("reads", ())]
 
 
 def _untyped(columns: Iterable[Node], types: Mapping[str, str | None]) -> Sequence[Node]:
-    """Columns without the types that are known."""
+    """Return the columns without the types that are known."""
     typed = [{**each, "type": each.get("type", "without a type")} for each in columns]
     for each in typed:
         if types.get(each["name"]) == each["type"]:
@@ -181,7 +181,7 @@ def _untyped(columns: Iterable[Node], types: Mapping[str, str | None]) -> Sequen
 
 
 def _stage_after(step: Node) -> int:
-    """The first stage in which an operator with this input can run."""
+    """Return the first stage in which an operator with this input can run."""
     if step.get("kind") == "union":
         return max(map(_stage_after, step.get("inputs", ())), default=1)
     same = step.get("goes", {}).get("how") == "same stage"
@@ -189,7 +189,7 @@ def _stage_after(step: Node) -> int:
 
 
 def _state(state: Node) -> Iterable[str]:
-    """What there is to say of a state."""
+    """Return the phrases of a state."""
     kept = {key: value for key, value in state.items() if key not in ("name", "sub_key")}
     if "sub_key" in state:
         kept["layout"] = f"{state.get('layout')} {_tuples([state['sub_key']])}"
@@ -197,7 +197,7 @@ def _state(state: Node) -> Iterable[str]:
 
 
 def _way(goes: Node, consumer: Node, place: int) -> str:
-    """How the rows of a step go to its consumer, whose input at this place they are."""
+    """Return how the rows of a step reach its consumer, as the input at this place."""
     expected = {"to": consumer["name"], "role": "input"}
     if consumer.get("kind") in _SIDED:
         expected["role"] = ("left", "right", *["fact"] * place)[place]
@@ -213,7 +213,7 @@ def _joined(separator: str, node: Node, expected: Node | None = None) -> str:
 
 
 def _phrases(node: Node, expected: Node) -> Iterator[tuple[str, str]]:
-    """The values of an object that are not as expected, and those that are expected and missing, by their keys."""
+    """Yield, by key, the values of an object that differ from the expected ones or are missing."""
     for key in sorted({*node, *expected}, key=_place):
         value = node.get(key)
         if _present(value) == _present(expected.get(key)):
@@ -226,7 +226,7 @@ def _phrases(node: Node, expected: Node) -> Iterator[tuple[str, str]]:
 
 
 def _present(value: Any) -> Any:
-    """A value, or None for those that documents of cases leave out."""
+    """Return a value, or None for a value that the documents of cases omit."""
     return None if value is False or value in (None, [], {}) else value
 
 
@@ -258,7 +258,7 @@ def _tuples(keys: Iterable[Iterable[str]]) -> str:
 
 
 def _packed(depth: int, first: str, texts: Iterable[str], separator: str = "; ") -> Iterator[str]:
-    """Texts one after the other, each on a line of its own where the line before has no room for the whole of it."""
+    """Yield texts joined on lines, each text starting a new line if it does not fit."""
     margin = _INDENT * depth
     line, *rest = texts
     line = f"{margin}{first}: {line}"

@@ -1,6 +1,6 @@
-"""docs/reference/plan-document.md: the keys of the JSON form of a plan, from their declarations.
+"""Generate docs/reference/plan-document.md: the keys of the JSON form of a plan, from their declarations.
 
-`python -m tests.plan` writes it, and a test compares.
+`python -m tests.plan` writes the page, and a test compares it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ A step has the keys of *Every step* and of its own kind. A key marked with * is 
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     parts = (f"## {title}\n\n" + "\n\n".join(map(_table, of)) for title, of in SECTIONS.items())
     return "\n\n".join([_HEAD, *parts]) + "\n"
 
@@ -52,14 +52,14 @@ def _table(of: type) -> str:
 
 
 def keys(of: type) -> Iterator[tuple[str, Any]]:
-    """The documented keys of a class with their types."""
+    """Yield the documented keys of a class with their types."""
     for name, said in values.documented(of).items():
         listed = (of, name) == (json_document.StepHead, "kind")
         yield name, Annotated[Literal[KINDS], said.__metadata__[0]] if listed else said
 
 
 def choices(type_: Any) -> tuple[Any, ...]:
-    """The values that a type allows if it lists them; none of any other type."""
+    """Return the values that a type lists, or nothing for any other type."""
     if get_origin(type_) is Literal:
         return get_args(type_)
     parts = [choices(each) for each in get_args(type_)] if get_origin(type_) in (Union, types.UnionType) else []
@@ -76,7 +76,7 @@ _LEFT_OUT: Mapping[str, Sequence[str]] = {
     "RankDetails": ("condition", "bound", "settled"),
     "MatchValues": ("within",),
 }
-"""Keys that may be left out and have no default, since others follow them."""
+"""Optional keys without a default, because keys without one follow them."""
 
 
 def _type(said: Any) -> str:

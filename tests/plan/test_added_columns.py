@@ -1,4 +1,4 @@
-"""A producer that adds a nullable column to the registry's schema changes no query that does not read it."""
+"""Columns that a producer adds to the registry's schema: a query that does not read them is unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUERIES = (
 
 
 def job(folder: Path, table: str, sql: str) -> Job:
-    """A job whose table has the registry's columns."""
+    """Return a job whose table has the columns in the registry."""
     text = (
         f"job: j\nregistry: {{folder: {folder}}}\ntables:\n  t: {table}\n"
         f"sinks:\n  out:\n    topic: o\n    mode: retract\n    sql: |\n      {sql}\n"
@@ -47,7 +47,7 @@ def job(folder: Path, table: str, sql: str) -> Job:
 @pytest.mark.parametrize("sql", QUERIES)
 @pytest.mark.parametrize("table", TABLES)
 def test_a_column_that_nobody_reads_changes_no_fact(table: str, sql: str, tmp_path: Path) -> None:
-    """A job goes on from its checkpoint when the column is added, and again when a second one is."""
+    """A checkpoint remains valid when an unread nullable column is added, and again when a second one is."""
     registry = FolderRegistry(tmp_path)
     registry.register("t-value", Record.of(BEFORE, name="Row"))
     (first,) = plan_query(job(tmp_path, TABLES[table], sql), ["out"]).sinks
@@ -61,7 +61,7 @@ def test_a_column_that_nobody_reads_changes_no_fact(table: str, sql: str, tmp_pa
 
 
 def test_a_column_that_is_read_is_a_change(tmp_path: Path) -> None:
-    """A query that reads the new column is another one."""
+    """A query that reads the new column has another fingerprint."""
     registry, table = FolderRegistry(tmp_path), TABLES["retract"]
     registry.register("t-value", Record.of(BEFORE, name="Row"))
     sql = "SELECT a.id, b.v FROM t a JOIN t b ON a.k = b.k"

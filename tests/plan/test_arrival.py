@@ -1,4 +1,4 @@
-"""Queries whose result depends on the order of arrival, which no other engine can be asked about."""
+"""Queries whose result depends on the order of arrival, which no other engine can be compared with."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CLICKS: list[Change] = [
 
 
 def _steps(folder: Path, job: str, changes: list[Change], column: str) -> list[Any]:
-    """What the one row of the result says in a column after each change; None where there is no row."""
+    """Return a column of the only result row after each change, or None if there is no row."""
     file = folder / "job.yaml"
     file.write_text(job)
     loaded = load(file)
@@ -58,7 +58,7 @@ def _steps(folder: Path, job: str, changes: list[Change], column: str) -> list[A
 
 
 def test_a_limit_without_an_order_keeps_what_came_first(tmp_path: Path) -> None:
-    """A row that is written anew comes last, and one that goes makes room for the next."""
+    """A row that is written again becomes the last one, and if a row is deleted, the next one takes its place."""
     job = JOB.format(key="id", conflict="", sql="SELECT id, item FROM prices LIMIT 1")
     assert _steps(tmp_path, job, TWO_PRICES_AND_ONE_GOES[:2], "id") == [1, 1]
     gone = [*TWO_PRICES_AND_ONE_GOES[:2], ("prices", "-D", {"id": 1, "item": "tea", "price": 3})]
@@ -69,13 +69,13 @@ def test_a_limit_without_an_order_keeps_what_came_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("conflict", "expected"), [("last", [3, 4, 5, 4]), ("first", [3, 3, 4, 4])])
 def test_of_rows_that_share_a_sinks_key_one_stands(conflict: str, expected: list[int], tmp_path: Path) -> None:
-    """It is the first or the last to have arrived, an update arrives anew, and another one follows what is deleted."""
+    """The first or the last arrival is kept, an update counts as a new arrival, and a deleted row is replaced."""
     job = JOB.format(key="item", conflict=f"on_conflict: {conflict},", sql="SELECT item, price FROM prices")
     assert _steps(tmp_path, job, TWO_PRICES_AND_ONE_GOES, "price") == expected
 
 
 def test_rows_that_share_a_sinks_key_are_refused_where_nothing_is_said(tmp_path: Path) -> None:
-    """The message names both keys and the way out."""
+    """The error names both keys and the setting `on_conflict`."""
     (tmp_path / "job.yaml").write_text(JOB.format(key="item", conflict="", sql="SELECT item, id, price FROM prices"))
     with pytest.raises(
         PlanError, match=r"the sink's key \(item\) does not identify .* is \(id\).*`on_conflict` to `last`"
@@ -94,14 +94,14 @@ def test_rows_that_share_a_sinks_key_are_refused_where_nothing_is_said(tmp_path:
     ],
 )
 def test_which_row_deduplication_keeps(order: str, expected: list[str], tmp_path: Path) -> None:
-    """By arrival or by time, first or last; of equal times the first keeps the earlier arrival, the last the later."""
+    """The first or last row by arrival or time is kept; of ties, the first to arrive and the last, respectively."""
     ranked = f"SELECT who, page, ROW_NUMBER() OVER (PARTITION BY who ORDER BY {order}) AS n FROM clicks"
     job = JOB.format(key="who", conflict="", sql=f"SELECT who, page FROM ({ranked}) WHERE n = 1")
     assert _steps(tmp_path, job, CLICKS, "page") == expected
 
 
 def test_numbers_by_arrival_go_to_a_topic_that_only_grows(tmp_path: Path) -> None:
-    """With the hint all numbers may be asked for, and no later row numbers an earlier one anew."""
+    """With the hint UNBOUNDED_RANK all row numbers can be emitted, and a later row never changes an earlier number."""
     sql = "SELECT /*+ UNBOUNDED_RANK */ page, ROW_NUMBER() OVER (PARTITION BY who ORDER BY PROCTIME()) AS n FROM clicks"
     job = JOB.format(key="page", conflict="", sql=sql).replace("mode: upsert, key: [page], ", "mode: append,")
     (tmp_path / "job.yaml").write_text(job)

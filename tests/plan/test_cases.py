@@ -1,4 +1,4 @@
-"""Every case in `cases/`: the plan is the one written there, and run on random changes it gives what DuckDB gives."""
+"""The cases in `cases/`: their plans equal the files, and on random changes their results equal DuckDB's."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ _OF_TIME = re.compile(
     r"PROCTIME\(\) AS\b|\A(?!.*\bORDER BY\b).*\bLIMIT\b",
     re.DOTALL,
 )
-"""What DuckDB cannot read, or of which it may say something else."""
+"""Constructs that DuckDB does not support, or for which its result may differ."""
 _CLOCK = re.compile(r"\bclock (?!the clock)")
-"""What an outline says of an operator that goes by the watermark of a table."""
+"""The text in an outline of an operator that uses a table's watermark."""
 CASES = cases()
 PLANNED = [case for case in CASES if not case.is_refused]
 TIMED = [case for case in PLANNED if _CLOCK.search(case.expected)]
 RUN = [case for case in PLANNED if not _OF_TIME.search(case.sql) and case not in TIMED]
-"""Those that DuckDB can read and that know no time: for the others there are the tests of time in `tests.oracle`."""
+"""Cases that DuckDB supports and that use no time; the other ones are tested by `tests.oracle`."""
 KEYED = [case for case in RUN if case.settings["sink"].endswith(")") and _STAYS.search(case.expected)]
 MOVING = [case for case in RUN if re.match("fixed_not_(by|through)_(?!null)", case.path.stem)]
 SHARDS = 3
 PARTS = 8
-"""How many graphs all cases make together."""
+"""The number of graphs into which all cases are divided."""
 BATCHES = batches(10)
 FEW = 4
 LONG = 25
-"""Batches after which a row has come out of another shard at last."""
+"""The number of batches after which some row has moved to another shard."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.path.stem)
 def test_the_plan_is_the_one_in_the_file(case: Case) -> None:
-    """A query is planned, or refused, exactly as its file says; `python -m tests.plan` writes the files anew."""
+    """A query is planned or refused exactly as its file says; `python -m tests.plan` writes the files."""
     assert case.outcome() == case.expected
 
 
 @pytest.mark.parametrize("case", TIMED, ids=lambda case: case.path.stem)
 def test_only_cases_that_go_by_a_watermark_are_kept_from_duckdb(case: Case) -> None:
-    """The outline says so by the name of a table after `clock`."""
+    """A case that is excluded because its outline names a table after `clock` does use a watermark."""
     assert graph([planned(case)[1]]).timed_tables
 
 
@@ -61,14 +61,14 @@ def test_only_cases_that_go_by_a_watermark_are_kept_from_duckdb(case: Case) -> N
 @pytest.mark.parametrize("seed", seeds())
 @pytest.mark.parametrize("case", RUN, ids=lambda case: case.path.stem)
 def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int) -> None:
-    """Folding a plan's changes gives what the SQL gives on the folded inputs, and traits hold, after every batch."""
+    """The folded result and the traits of a plan agree with DuckDB's result after every batch."""
     is_what_duckdb_says(case, seed, BATCHES)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_queries_that_share_what_they_can_have_each_its_own_result(part: int) -> None:
-    """Many cases in one graph, drawn at random: after every batch each stands where it stands when it runs alone."""
+    """With many random cases in one graph, each result equals that of the case alone, after every batch."""
     drawn = _with_one_watermark(random.Random(7).sample(PLANNED, len(PLANNED))[part::PARTS])
     sinks = [replace(planned(case)[1], name=case.path.stem) for case in drawn]
     alone = {sink.name: MemoryEngine(sink, unmatched=unmatched) for sink in sinks}
@@ -87,7 +87,7 @@ def test_queries_that_share_what_they_can_have_each_its_own_result(part: int) ->
 
 
 def _with_one_watermark(drawn: list[Case]) -> list[Case]:
-    """Those that agree on the watermark of each table, as the queries of one job have to."""
+    """Return the cases that agree on the watermark of each table, as queries of one job must."""
     found: dict[str, object] = {}
     left = []
     for case in drawn:
@@ -101,7 +101,7 @@ def _with_one_watermark(drawn: list[Case]) -> list[Case]:
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", KEYED, ids=lambda case: case.path.stem)
 def test_each_key_is_written_by_one_of_several_shards(case: Case) -> None:
-    """Shards that write what they emit, none knowing of the others, write what DuckDB says, and keys never move."""
+    """Shards that write their output independently produce DuckDB's result, and no key moves between shards."""
     job, sink = planned(case)
     writers, order = Writers(sink, SHARDS, random.Random(0)), SinkOrder(sink)
     fold = Fold(keyed=sink.mode == "upsert")
@@ -116,7 +116,7 @@ def test_each_key_is_written_by_one_of_several_shards(case: Case) -> None:
 
 @pytest.mark.parametrize("case", MOVING, ids=lambda case: case.path.stem)
 def test_a_key_that_is_shuffled_has_to_be(case: Case) -> None:
-    """Without the shuffle, a row comes out of another shard than the one with the same key before it."""
+    """Without the shuffle, two changes of one key come from different shards."""
     job, sink = planned(case)
     assert sink.exchange
     writers = Writers(replace(sink, exchange=False), SHARDS, random.Random(0))
@@ -125,5 +125,5 @@ def test_a_key_that_is_shuffled_has_to_be(case: Case) -> None:
         for number, (batch, _) in enumerate(World.of(job, bare_updates(sink), seed=3).batches(LONG)):
             writers.batch(batch, now=number)
 
-    with pytest.raises(AssertionError, match="a key has one writer for good"):
+    with pytest.raises(AssertionError, match="a key must have one writer"):
         run()

@@ -1,4 +1,4 @@
-"""What makes several rows of one, where no other engine says the same SQL: spellings, maps, kinds of changes."""
+"""UNNEST, explode and grouping sets where no other engine has the same SQL: syntax, maps, kinds of changes."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def _rows(folder: Path, sql: str, *rows: dict[str, Any], table: str = "t") -> li
     ],
 )  # fmt: skip
 def test_each_spelling_gives_what_spark_gives(tmp_path: Path, sql: str, expected: list[list[Any]]) -> None:
-    """Rows, columns and NULLs of explode and its kin are Spark's, and those of UNNEST the standard's."""
+    """The explode functions have Spark's rows, columns and NULLs, and UNNEST those of the SQL standard."""
     assert _rows(tmp_path, sql, ROW, EMPTY) == sorted(expected, key=json.dumps)
 
 
 def test_many_rows_become_more_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is different for it: the halves of an update stay together."""
+    """Expanding rows in small portions gives the same output, and the halves of an update stay adjacent."""
     changes = []
     for id_ in range(8):
         row = {**EMPTY, "id": id_, "tags": ["x", "y"]}
@@ -121,7 +121,7 @@ def test_many_rows_become_more_a_few_at_a_time(tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_update_of_an_array_is_one_of_those_elements_that_differ(tmp_path: Path) -> None:
-    """What both rows have at a place cancels, what differs there is an update, and the rest comes or goes."""
+    """Elements that are equal in both rows cancel, and the others are updated, inserted or deleted."""
     changes = [
         ("t", ("+I", {**ROW, "tags": ["a", "b", "c"]})),
         ("t", ("+U", {**ROW, "tags": ["a", "z"]})),
@@ -174,7 +174,7 @@ KEYS = ({"a": "x", "b": "p", "n": 1}, {"a": "x", "b": "q", "n": 2}, {"a": None, 
     ],
 )
 def test_grouping_sets_are_numbered_as_in_spark(tmp_path: Path, sql: str, expected: list[list[Any]]) -> None:
-    """GROUPING_ID without columns is over those of GROUP BY in their order, and equal sets have their rows twice."""
+    """GROUPING_ID without arguments is over the columns of GROUP BY in order, and equal sets repeat their rows."""
     assert _rows(tmp_path, sql, *KEYS, table="k") == sorted(expected, key=json.dumps)
 
 
@@ -188,7 +188,7 @@ def test_grouping_sets_are_numbered_as_in_spark(tmp_path: Path, sql: str, expect
 def test_the_set_of_no_columns_has_a_row_for_no_rows_only_alone(
     tmp_path: Path, sql: str, expected: list[list[Any]]
 ) -> None:
-    """As in Spark: the sum over all of a ROLLUP is there where there are rows, GROUPING SETS (()) always."""
+    """As in Spark, without input rows GROUPING SETS (()) has a row and the total of a ROLLUP does not."""
     changes = [("t", ("+I", ROW))]
     sql = sql.replace("FROM k", "FROM (SELECT id AS a FROM t WHERE id > 1) k")
     found = _run(tmp_path, sql, changes, fold=True)
@@ -199,7 +199,7 @@ def test_the_set_of_no_columns_has_a_row_for_no_rows_only_alone(
     ("sql", "reason"),
     [
         ("SELECT explode(tags) + 1 AS x FROM t", "the function EXPLODE is not supported"),
-        ("SELECT explode(id) AS x FROM t", "EXPLODE takes an array or a map, but this is INT"),
+        ("SELECT explode(id) AS x FROM t", "EXPLODE takes an array or a map, not INT"),
         ("SELECT inline(tags) AS x FROM t", "INLINE takes an array of structs"),
         ("SELECT id, explode(tags), COUNT(*) AS n FROM t GROUP BY id", "before they are grouped"),
         ("SELECT id FROM t LEFT JOIN UNNEST(tags) AS u(x) ON MAX(x) = 'a'", "not allowed in the ON clause"),
@@ -210,7 +210,7 @@ def test_the_set_of_no_columns_has_a_row_for_no_rows_only_alone(
         ("SELECT x FROM t, LATERAL nothing(tags) AS u(x)", "the table function NOTHING is unknown"),
         (
             "SELECT x FROM t, UNNEST(tags) AS u(x, y)",
-            "the number of columns of UNNEST is 1 (col), but the number of names is 2",
+            "the number of columns that UNNEST returns is 1 (col), but the number of column names after the alias is 2",
         ),
         ("SELECT x FROM t, UNNEST(tags) AS t(x)", "two tables in FROM have the alias t"),
         ("SELECT a, GROUPING(a) AS g FROM k GROUP BY a", "GROUPING is allowed only with GROUPING SETS"),
@@ -220,7 +220,7 @@ def test_the_set_of_no_columns_has_a_row_for_no_rows_only_alone(
     ],
 )
 def test_what_cannot_be_taken_apart_is_refused_with_its_reason(tmp_path: Path, sql: str, reason: str) -> None:
-    """What is no array, stands at another place or has no meaning is refused in SQL's words."""
+    """An argument that is not an array, or a function in the wrong place, is refused with its reason and position."""
     with pytest.raises(PlanError) as refused:
         _rows(tmp_path, sql, table="k")
     assert reason in str(refused.value)
@@ -230,7 +230,7 @@ def test_what_cannot_be_taken_apart_is_refused_with_its_reason(tmp_path: Path, s
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("partition", "last"), [("tag", 1), ("id", 2)])
 def test_ranks_by_arrival_do_not_depend_on_batches(tmp_path: Path, partition: str, last: int) -> None:
-    """What was made of one row arrived at once; which of it ranks first is the same however the rows come."""
+    """The elements of a row arrive at the same time, and the rank by arrival is the same for any batch size."""
     number = f"ROW_NUMBER() OVER (PARTITION BY {partition} ORDER BY PROCTIME()) AS rn"
     inner = f"SELECT id, tag, {number} FROM t CROSS JOIN UNNEST(tags) AS u(tag)"
     sql = f"SELECT id, tag FROM ({inner}) r WHERE rn <= {last}"
@@ -251,7 +251,7 @@ def test_ranks_by_arrival_do_not_depend_on_batches(tmp_path: Path, partition: st
 
 
 def test_a_row_that_is_written_again_keeps_what_was_made_of_it(tmp_path: Path) -> None:
-    """With a TTL an unchanged row refreshes the groups of its elements, which can then still be taken back."""
+    """With a TTL, writing an equal row refreshes the groups of its elements, so that they can be retracted later."""
     file = tmp_path / "job.yaml"
     sql = "SELECT tag, COUNT(*) AS n FROM t CROSS JOIN UNNEST(tags) AS u(tag) GROUP BY tag"
     text = JOB.format(sql=sql)

@@ -1,4 +1,4 @@
-"""What `rowkind explain` says, in each of its formats, over the plans of all cases and some of their own."""
+"""`rowkind explain` in each of its formats, for the plans of all cases and some additional ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer_id ORDER BY at DESC) AS
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
 def test_every_value_of_the_json_is_documented(case: Case) -> None:
-    """A value that is one of a list, such as the kind of a step, is one that the declaration of its key lists."""
+    """A value of a key with listed choices is one of these choices."""
     job, sink = planned(case)
     query = describe("main", [sink], {name: each.sql for name, each in job.sinks.items()})
     values = [each for step in query.sinks[0].root.walk() for each in _values(step)]
@@ -51,7 +51,7 @@ def test_every_value_of_the_json_is_documented(case: Case) -> None:
 
 
 def test_the_page_of_the_json_form_is_of_today() -> None:
-    """docs/reference/plan-document.md is what the declarations say, and each class of values is in it."""
+    """docs/reference/plan-document.md equals the declarations and contains every class of values."""
     assert page() == PAGE.read_text()
     written = {of for classes in SECTIONS.values() for of in classes}
     declared = {
@@ -64,7 +64,7 @@ def test_the_page_of_the_json_form_is_of_today() -> None:
 
 
 def _values(step: Step) -> Iterator[Any]:
-    """The values of a step, its states and its way."""
+    """Yield the values of a step, its states and its output."""
     yield StepHead(step.name, step.kind, step.title, step.stage, None)
     yield from step.values
     yield from (each.values for each in step.state)
@@ -74,7 +74,7 @@ def _values(step: Step) -> Iterator[Any]:
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
 def test_every_chart_is_a_flowchart(case: Case) -> None:
-    """Every line of a chart is one that the grammar has, and edges lead between nodes that it has."""
+    """Every line of a chart is valid Mermaid, and every edge connects existing nodes."""
     chart = Chart(_of_case(case, "mermaid"))
     assert {end for first, _, last in chart.edges for end in (first, last)} <= set(chart.nodes)
 
@@ -82,14 +82,14 @@ def test_every_chart_is_a_flowchart(case: Case) -> None:
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
 def test_every_page_is_whole(case: Case) -> None:
-    """A page closes what it opens, asks for nothing from elsewhere, and its links lead to something on it."""
+    """Every HTML page closes its tags, loads nothing external, and links only to its own anchors."""
     page = Page(_of_case(case, "html"))
     assert page.open == []
     assert page.links <= {f"#{each}" for each in page.ids}
 
 
 def test_json_says_what_a_join_keeps(tmp_path: Path) -> None:
-    """Both sides of a join are there as values, with layout, reason and TTL, and so is how rows come to them."""
+    """The JSON of a join has both sides with layout, reason, TTL and the exchange of their rows."""
     sink = _only(_rendered(Case.read(FOLDER / "left_join.txt"), tmp_path, "json"))
     (join,) = sink["inputs"]
     assert (join["name"], join["kind"], join["join"], join["on"]) == (
@@ -114,7 +114,7 @@ def test_json_says_what_a_join_keeps(tmp_path: Path) -> None:
 
 
 def test_json_says_what_a_rank_does(tmp_path: Path) -> None:
-    """Function, range, partition, order and strategy of a rank are there as values."""
+    """The JSON of a rank has its function, range, partition, order and strategy."""
     sink = _only(_rendered(_case(TOP), tmp_path, "json"))
     (rank,) = sink["inputs"]
     assert (rank["kind"], rank["function"], rank["first"], rank["last"]) == ("rank", "row_number", 1, 3)
@@ -123,7 +123,7 @@ def test_json_says_what_a_rank_does(tmp_path: Path) -> None:
 
 
 def test_a_chart_shows_stages_and_edges(tmp_path: Path) -> None:
-    """Operators of one stage share a subgraph, with a dotted edge between them; state is a cylinder."""
+    """Operators of one stage are in a subgraph with a dotted edge between them, and state is a cylinder."""
     chart = Chart(_rendered(_case(FUSED), tmp_path, "mermaid"))
     assert chart.stages == {"aggregate_1": "stage_1", "join_1": "stage_1"}
     assert chart.nodes["join_1"].startswith("[(")
@@ -138,14 +138,14 @@ def test_a_chart_shows_stages_and_edges(tmp_path: Path) -> None:
 
 
 def test_text_tells_a_stage_from_a_shuffle(tmp_path: Path) -> None:
-    """The tree says where rows are added up before they are shuffled, and where nothing is shuffled."""
+    """The text shows where rows are pre-aggregated before the shuffle, and where there is no shuffle."""
     said = " ".join(explain([_plan(_case(FUSED), tmp_path)]).split())
     assert "exchange to join_1 as its right, in the same stage, without a shuffle" in said
     assert "exchange to aggregate_1, added up in each task first, then shuffled by" in said
 
 
 def test_not_in_shows_its_facts_and_its_price(tmp_path: Path) -> None:
-    """What a NOT IN must know of its right side as a whole is in the tree, and advice says what it costs."""
+    """The tree shows the facts about the right side of NOT IN, and the advice mentions the cost."""
     said = explain([_plan(_case(NOT_IN), tmp_path)])
     assert "whether payments has rows" in said
     assert "whether payments has NULLs" in said
@@ -171,12 +171,12 @@ def test_not_in_shows_its_facts_and_its_price(tmp_path: Path) -> None:
     ],
 )
 def test_advice_names_what_is_dear(sql: str, advice: str, tmp_path: Path) -> None:
-    """What keeps more than it may have to, or runs in one shard, is named with what to do about it."""
+    """The advice names operators that store more than necessary or run in one shard, with the remedy."""
     assert advice in " ".join(explain([_plan(_case(sql), tmp_path)]).split())
 
 
 def test_advice_names_state_that_only_grows(tmp_path: Path) -> None:
-    """Without any ttl, one piece of advice names all that is kept for ever."""
+    """Without any TTL, one piece of advice lists all rows that are kept indefinitely."""
     case = _case("SELECT o.order_id, c.name FROM orders o JOIN customers c ON o.order_id = c.customer_id")
     job = case.job(tmp_path)
     said = explain([plan(job.model_copy(update={"ttl": None}), "result")])
@@ -184,7 +184,7 @@ def test_advice_names_state_that_only_grows(tmp_path: Path) -> None:
 
 
 def test_one_document_has_all_sinks(tmp_path: Path) -> None:
-    """The command writes all plans of a job, or one, into one document of the format."""
+    """The command writes all plans of a job, or one, into one document of each format."""
     job = tmp_path / "job.yaml"
     job.write_text(
         "job: two\ntables:\n  clicks:\n    mode: append\n    columns: {page: STRING, n: INT}\n"
@@ -221,7 +221,7 @@ sinks:
 
 
 def test_what_two_sinks_share_is_described_once(tmp_path: Path) -> None:
-    """The second sink says where its step stands before, and each format leads there."""
+    """The second sink refers to the shared step of the first one, in each format."""
     job = tmp_path / "job.yaml"
     job.write_text(SHARED)
     (query,) = json.loads(_explained(job, "--format", "json"))["queries"]
@@ -260,7 +260,7 @@ def _rendered(case: Case, folder: Path, form: Format) -> str:
 
 
 def _only(document: str) -> dict[str, Any]:
-    """The one sink of a document."""
+    """Return the only sink of a document."""
     ((sink,),) = (query["sinks"] for query in json.loads(document)["queries"])
     assert isinstance(sink, dict), "a sink is an object"
     return sink
@@ -273,7 +273,7 @@ def _explained(job: Path, *options: str) -> str:
 
 
 class Chart:
-    """A flowchart taken apart, line by line, by as much of Mermaid's grammar as a plan needs."""
+    """A flowchart, parsed line by line with the part of Mermaid's grammar that plans use."""
 
     def __init__(self, text: str) -> None:
         self.nodes: dict[str, str] = {}
@@ -302,7 +302,7 @@ class Chart:
 
 
 class Page(HTMLParser):
-    """A page taken apart: what is still open at its end, its anchors and its links."""
+    """A parsed page: its unclosed tags, anchors and links."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -312,9 +312,9 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag that is opened, and what it refers to."""
+        """Record an opened tag, its anchor and its link."""
         own = tag == "link" and str(dict(attrs)["href"]).startswith("data:")
-        assert own or tag not in ("script", "link", "img", "iframe"), "the page needs nothing but itself"
+        assert own or tag not in ("script", "link", "img", "iframe"), "the page must not load anything"
         if own:
             return
         if tag != "meta":
@@ -327,5 +327,5 @@ class Page(HTMLParser):
                 self.links.add(str(value))
 
     def handle_endtag(self, tag: str) -> None:
-        """Check that a tag closes the one that was opened last."""
+        """Check that a tag closes the one opened last."""
         assert self.open.pop() == tag

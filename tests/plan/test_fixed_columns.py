@@ -1,4 +1,4 @@
-"""Which columns of a result the others fix for good."""
+"""The columns of a result that are determined by other columns, permanently."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ SALES = "s.shop, s.number, s.item"
     ],
 )
 def test_what_a_key_fixes(sql: str, key: str, expected: str, tmp_path: Path) -> None:
-    """All rows that ever have the same key, deleted ones included, agree in these columns of the result."""
+    """All rows that ever have the same key, deleted ones included, are equal in these columns of the result."""
     query = logical(Case(Path("case"), "A query.\nsink: retract", sql, "").job(tmp_path), "result")
     for each in PASSES:
         query = each(query)

@@ -1,4 +1,4 @@
-"""What a refusal of MATCH_RECOGNIZE says to write is accepted, and gives the rows that were meant."""
+"""The advice of MATCH_RECOGNIZE refusals: the advised query is accepted and returns the intended rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COUNTED = "(SELECT v AS id, COUNT(*) AS v, MAX(ts) AS ts FROM t GROUP BY v)"
 
 @dataclass(frozen=True)
 class Advice:
-    """A query that is refused, a part of the message, what it says to write instead, and the rows that were meant."""
+    """A refused query, a part of the message, the query that follows its advice, and the intended rows."""
 
     refused: str
     message: str
@@ -42,7 +42,7 @@ class Advice:
 
 
 def match(clauses: str, rows: str = "t", order: str = "ts") -> str:
-    """A query over the matches in rows."""
+    """Return a query over the matches in rows."""
     return f"SELECT * FROM {rows} MATCH_RECOGNIZE (ORDER BY {order} {clauses}) AS m"
 
 
@@ -175,7 +175,7 @@ ADVICE = {
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ADVICE)
 def test_advice_that_is_followed_gives_the_rows_that_were_meant(name: str, tmp_path: Path) -> None:
-    """The query is refused with the advice, and the one that the advice leads to has the rows, at every cut."""
+    """The query is refused with the advice, and the advised query has the intended rows for every batch size."""
     advice = ADVICE[name]
     with pytest.raises(PlanError) as refusal:
         result(tmp_path, advice.refused, 1)
@@ -185,7 +185,7 @@ def test_advice_that_is_followed_gives_the_rows_that_were_meant(name: str, tmp_p
 
 
 def result(folder: Path, sql: str, batch_rows: int) -> list[tuple[Any, ...]]:
-    """The rows of a query over six rows, a second apart, in every table."""
+    """Return the result of a query over six rows per table, one second apart."""
     rows = [{"id": n, "v": v, "ts": n * 1000, "seen": n * 1000} for n, v in enumerate(VALUES, 1)]
     changes = [change for row in rows for table in TABLES for change in inserts(table, [row])]
     mode = "retract" if "EXISTS" in sql else "append"

@@ -1,4 +1,4 @@
-"""An outline says all that its document has, and a few documents are there as a whole."""
+"""Outlines: they contain every value of their document, and a few documents are stored completely."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.plan.outline import outline
 
 DECLARED = YAML(typ="safe").load(TABLES.read_text())["tables"]
 NAMED = ("computes", "define", "functions")
-"""Keys of objects whose keys are names of the user's."""
+"""Keys of objects whose own keys are names from the job."""
 FLAGS = ("needs_old_rows", "refreshes", "drops_null_keys", "filter_deletes", "digested", "exact", "of tomorrow")
-"""Keys that are there only where they are true, and one that no document has yet."""
+"""Keys that exist only if they are true, and one that no document has yet."""
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_a_document_is_the_one_in_its_file(path: Path) -> None:
-    """Form and values of some documents are pinned; `python -m tests.plan` writes the files anew."""
+    """The form and values of some documents equal their files, which `python -m tests.plan` writes."""
     assert document(path) == path.read_text()
 
 
 def test_documents_have_every_kind_of_step_and_every_key() -> None:
-    """Each kind of step and each key that some case has is in one of the documents that are pinned as a whole."""
+    """Each kind of step and each key of any case is in one of the stored documents."""
     found = {case.path.stem: set(_found(case.document())) for case in cases() if not case.is_refused}
     pinned = set().union(*(found[path.stem] for path in PATHS))
     missing = {each: stem for stem, all_of_it in found.items() for each in all_of_it - pinned}
@@ -38,7 +38,7 @@ def test_documents_have_every_kind_of_step_and_every_key() -> None:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_an_outline_shows_a_change_of_any_value(path: Path) -> None:
-    """Whatever value of a document is changed, dropped or added, the outline changes too."""
+    """If any value of a document is changed, dropped or added, the outline changes."""
     sink = json.loads(path.read_text())
     whole = outline(sink, DECLARED)
     for where in _changes(sink):
@@ -47,7 +47,7 @@ def test_an_outline_shows_a_change_of_any_value(path: Path) -> None:
 
 
 def _found(value: Any) -> Iterator[str]:
-    """The keys of a document, and the kinds of its steps."""
+    """Yield the keys of a document and the kinds of its steps."""
     if isinstance(value, list):
         for each in value:
             yield from _found(each)
@@ -60,7 +60,7 @@ def _found(value: Any) -> Iterator[str]:
 
 
 def _changes(value: Any) -> Iterator[str]:
-    """Change one value after the other, each for as long as this says which: none is changed in the end."""
+    """Change one value after the other, yield its path, and restore it after the next step."""
     before = value.copy()
     for key, each in list(before.items() if isinstance(before, dict) else enumerate(before)):
         if isinstance(each, dict | list):

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the passes, run as doctests."""
+"""The examples in the docstrings of planning passes, run as doctests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.plan.logical_text import example
 
 @pytest.mark.parametrize("of", PASSES, ids=lambda of: of.__name__)
 def test_a_pass_changes_a_plan_as_its_example_says(of: Pass) -> None:
-    """The docstring of a pass has an example of itself, and the plan before and after the pass is the one shown."""
+    """The docstring of a pass has an example, whose plan before and after the pass is the one shown."""
     name = of.__name__
     shown = doctest.DocTestParser().get_doctest(
         inspect.getdoc(of) or "", {name: of, "example": example}, name, sys.modules[of.__module__].__file__, 0

@@ -1,4 +1,4 @@
-"""The phases of planning: what each ensures holds for the plans of all cases, and what it assumes was ensured."""
+"""The phases of planning: the properties that they ensure and assume, for the plans of all cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLANNED = [case for case in cases() if not case.is_refused]
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
 def test_a_phase_ensures_what_it_says(case: Case) -> None:
-    """No node breaks what a phase ensures, right after it or after any later phase."""
+    """No node violates what a phase ensures, directly after it or after any later phase."""
     query, ensured = logical(planned(case)[0], "result"), list[Violations]()
     for phase in PHASES:
         query = phase(query)
@@ -25,7 +25,7 @@ def test_a_phase_ensures_what_it_says(case: Case) -> None:
 
 
 def test_a_phase_assumes_what_phases_before_it_ensure() -> None:
-    """Nothing that a phase assumes is left to chance."""
+    """Every property that a phase assumes is ensured by an earlier phase."""
     ensured = set[object]()
     for phase in PHASES:
         assert set(phase.assumes) <= ensured, phase.name
@@ -34,7 +34,7 @@ def test_a_phase_assumes_what_phases_before_it_ensure() -> None:
 
 @pytest.mark.sampled(0)
 def test_what_a_phase_ensures_was_not_so_before() -> None:
-    """Each property is broken by the plan of some case before the phase, or it would say nothing."""
+    """Each property is violated in some case before its phase; otherwise it would be trivial."""
     broken = set[str]()
     for case in PLANNED:
         query: Query = logical(planned(case)[0], "result")

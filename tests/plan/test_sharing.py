@@ -1,4 +1,4 @@
-"""Several sinks in one graph: each has the result that it has alone, whatever they share."""
+"""Several sinks in one graph: each has the result that it has alone, although they share operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BATCHES = 6
 
 
 def job_of(folder: Path, sinks: dict[str, str], views: dict[str, str] | None = None) -> Job:
-    """A job over the tables of the cases with these retract sinks."""
+    """Return a job over the tables of the cases with these retract sinks."""
     tables = TABLES.read_text().partition("\nsinks:")[0]
     own = {"views": views or {}, "sinks": {name: {"mode": "retract", "sql": sql} for name, sql in sinks.items()}}
     file = folder / "job.yaml"
@@ -37,7 +37,7 @@ def job_of(folder: Path, sinks: dict[str, str], views: dict[str, str] | None = N
 
 
 def check(job: Job, together: Sequence[PhysicalSink], seed: int) -> None:
-    """Run the plans in one graph, and each as it is planned alone in one of its own, over the same changes."""
+    """Run the plans in one graph, and each sink planned alone in its own graph, over the same changes."""
     alone = [plan(job, sink.name) for sink in together]
     world = World.of(job, bare_updates(*together, *alone), seed)
     engine, engines = MemoryEngine(*together), [MemoryEngine(sink) for sink in alone]
@@ -47,20 +47,20 @@ def check(job: Job, together: Sequence[PhysicalSink], seed: int) -> None:
         for sink, by_itself, own, (one, other) in zip(together, alone, engines, folds, strict=True):
             one.apply(changes[sink.name])
             other.apply(own.batch(batch, now=number)[sink.name])
-            # Planned alone, a column may be known to be NOT NULL where it is not in a view, or the other way round.
+            # A column may be known to be NOT NULL in only one of the two plans.
             assert rows(sink, one) == rows(by_itself, other), f"batch {number}, sink {sink.name}"
 
 
 def rows(sink: PhysicalSink, fold: Fold) -> Counter[str]:
-    """The rows of a result."""
+    """Return the rows of a result."""
     return Counter(json.dumps(row) for row in decode(sink.value, pa.array(fold.payloads, pa.binary())))
 
 
 @pytest.mark.parametrize("seed", seeds(8))
 def test_a_view_that_several_use_is_what_it_is_alone(seed: int, tmp_path: Path) -> None:
-    """A case as a view under two names, with what else reads it: its state is there once."""
+    """Three sinks over a case as a view, one under an alias, have the results that they have alone."""
     rng = random.Random(seed)
-    # Not what stands at the beginning or the end of a whole query only.
+    # Exclude queries that are only allowed as complete queries.
     views = [case for case in PLAIN if not case.sql.lstrip().upper().startswith("WITH")]
     case = rng.choice([case for case in views if not case.path.stem.startswith("sort_")])
     fields = plan(job_of(tmp_path, {"alone": case.sql}), "alone").value.fields
@@ -75,7 +75,7 @@ def test_a_view_that_several_use_is_what_it_is_alone(seed: int, tmp_path: Path) 
 
 
 def test_the_right_side_of_not_in_is_there_once(tmp_path: Path) -> None:
-    """What has to be known of it as a whole is counted over the same operators that the join reads."""
+    """The facts about the right side of NOT IN are computed over the operators that the join reads."""
     case = Case.read(FOLDER / "not_in.txt")
     job = job_of(tmp_path, {"result": case.sql})
     operators = graph([plan(job, "result")]).operators
@@ -83,7 +83,7 @@ def test_the_right_side_of_not_in_is_there_once(tmp_path: Path) -> None:
 
 
 def test_a_view_without_state_takes_in_what_reads_it(tmp_path: Path) -> None:
-    """Filters of those who use it move through it, as through a derived table."""
+    """Filters of the sinks are pushed through a view without state, as through a derived table."""
     view = {"v": "SELECT order_id, customer_id FROM orders WHERE customer_id > 1"}
     job = job_of(tmp_path, {"a": "SELECT * FROM v", "b": "SELECT order_id FROM v WHERE order_id > 3"}, view)
     planned = plan_query(job, ["a", "b"])
@@ -91,7 +91,7 @@ def test_a_view_without_state_takes_in_what_reads_it(tmp_path: Path) -> None:
 
 
 def test_a_query_with_fewer_sinks_keeps_the_views_that_it_had(tmp_path: Path) -> None:
-    """The plan of a sink does not change because another one that used the same view has gone."""
+    """The plan of a sink does not change if another sink over the same view is removed."""
     view = {"v": "SELECT customer_id, COUNT(*) AS n, MAX(order_id) AS last FROM orders GROUP BY customer_id"}
     job = job_of(tmp_path, {"a": "SELECT customer_id FROM v WHERE n > 2", "b": "SELECT last FROM v"}, view)
     both = plan_query(job, ["a", "b"])

@@ -1,4 +1,4 @@
-"""Any piece of SQL can be written as text, and the text means the same."""
+"""The text of SQL trees: any part can be written as text with the same meaning."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ sinks: {{o: {{topic: o, mode: retract, sql: {sql}}}}}
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_text_of_a_query_is_the_query(relation: str) -> None:
-    """What is parsed from the text of a query is the same tree."""
+    """Parsing the text of a query gives the same tree."""
     tree = sqlglot.parse_one(f"SELECT * FROM {relation} WHERE x > 1", read=RowkindSql)
     assert _plain(sqlglot.parse_one(sql_text(tree), read=RowkindSql)) == _plain(tree)
 
 
 def test_each_own_piece_of_syntax_can_be_written() -> None:
-    """These relations, and one with a watermark, have nodes of every class, and each of them has a text."""
+    """These relations, and one with a watermark, contain every class of Rowkind's own syntax, and each has a text."""
     marked = "t WATERMARK ts DELAY OF INTERVAL 5 SECONDS AS s"
     trees = [sqlglot.parse_one(f"SELECT * FROM {each}", read=RowkindSql) for each in (*RELATIONS, marked)]
     own = {each for _, each in inspect.getmembers(syntax, inspect.isclass) if issubclass(each, exp.Expression)}
@@ -95,7 +95,7 @@ def test_each_own_piece_of_syntax_can_be_written() -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_window_or_a_pattern_may_stand_in_any_subquery(place: str, tmp_path: Path) -> None:
-    """Such a query is planned and explained, or refused with a reason; nothing else is raised."""
+    """Such a query is planned and explained, or refused with a reason, and no other error is raised."""
     for relation in RELATIONS:
         job = job_of(tmp_path, JOB.format(sql=json.dumps(place.format(relation))))
         with suppress(PlanError):
@@ -103,7 +103,7 @@ def test_a_window_or_a_pattern_may_stand_in_any_subquery(place: str, tmp_path: P
 
 
 def _plain(tree: exp.Expr) -> exp.Expr:
-    """A tree in which ONE ROW PER MATCH stands where nothing else does."""
+    """Return the tree with an explicit ONE ROW PER MATCH where the clause is missing."""
     tree = tree.copy()
     for each in tree.find_all(syntax.MatchClause):
         each.set("rows", each.args.get("rows") or exp.Var(this="ONE ROW"))

@@ -1,4 +1,4 @@
-"""Which columns of a result identify its rows."""
+"""The columns of a result that identify its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.plan.cases import Case
 
 
 def test_a_number_that_is_compared_as_double_does_not_stand_for_what_it_equals(tmp_path: Path) -> None:
-    """Two BIGINTs may be equal to one DOUBLE, even where another part of the join's key tells the two apart."""
+    """Two BIGINTs can be equal to one DOUBLE, even if another part of the join's key distinguishes them."""
     pairs = "(SELECT DISTINCT quantity, shop FROM moves)"
     sql = (
         f"SELECT g.customer_id, m.quantity, m.shop FROM signups g JOIN {pairs} m "
@@ -26,7 +26,7 @@ def test_a_number_that_is_compared_as_double_does_not_stand_for_what_it_equals(t
 
 
 def test_a_join_by_many_equal_columns_is_planned(tmp_path: Path) -> None:
-    """Each of thirty pairs of equal columns doubles the ways to name a key, of which a handful is enough."""
+    """Each of thirty pairs of equal columns doubles the number of equivalent keys, but only a few are considered."""
     names = [f"c{number}" for number in range(30)]
     rows = f"(SELECT DISTINCT {', '.join(names)} FROM wide)"
     on = " AND ".join(f"a.{name} = b.{name}" for name in names)

@@ -1,4 +1,4 @@
-"""How plans and refusals are worded: what the two files in `wording/` say."""
+"""The wording of plans and refusals: it equals the two files in `wording/`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.plan.constructs import PAGE, constructs
 
 @pytest.mark.parametrize("name", wording.FILES)
 def test_the_wording_is_the_one_in_the_file(name: str) -> None:
-    """Plans and refusals are worded exactly so; `python -m tests.plan` writes the files anew."""
+    """Plans and refusals have exactly the wording in the files, which `python -m tests.plan` writes."""
     assert wording.FILES[name]() == (wording.FOLDER / name).read_text()
 
 
 def test_the_page_of_constructs_has_all_cases() -> None:
-    """It is made of them; `python -m tests.plan` writes it anew."""
+    """The page of constructs is generated from the cases by `python -m tests.plan`."""
     assert constructs() == PAGE.read_text()
 
 
 def test_the_plans_have_all_advice_and_all_reasons() -> None:
-    """Of whatever advice, kept rows and reasons there are in some case, there are also some in a plan there."""
+    """The advice, layouts and reasons of all cases are also in the selected plans."""
     said = {case.path.stem: set(_said(_document(case))) for case in cases() if not case.is_refused}
     chosen = set().union(*(said[name] for name in wording.PLANS))
     missing = {about: name for name, all_of_it in said.items() for about in all_of_it - chosen}
@@ -35,7 +35,7 @@ def test_the_plans_have_all_advice_and_all_reasons() -> None:
 
 
 def test_no_sentence_is_in_a_case() -> None:
-    """A case has the plan's JSON document but for the sentences, so that a change of wording does not touch it."""
+    """A case contains the plan's JSON document without sentences, so that changed wording does not affect it."""
     whole = _document(next(case for case in cases() if case.path.stem == "not_in"))
     assert set(PROSE) <= set(_keys(whole))
     assert not set(PROSE) & set(_keys(without_prose(whole)))
@@ -48,7 +48,7 @@ def _document(case: Case) -> Any:
 
 
 def _said(step: dict[str, Any]) -> Iterator[str]:
-    """What the step and all below it say in sentences, as far as no names are in there."""
+    """Yield the kinds of sentences of a step and of all steps below it, without names."""
     yield from (each["code"] for each in step.get("advice", []))
     yield from (f"{step['kind']}: {each['layout']}" for each in step["state"])
     if "reason" in step:

@@ -1,4 +1,4 @@
-"""What the plan says of the rows that go out by each exit, held against the rows."""
+"""The traits that a plan declares for the rows of each exit, checked against the rows."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from rowkind.service.physical.node import PhysicalSink
 
 
 class Traits:
-    """Collects what goes out by each exit, and checks it after every batch."""
+    """Collector of the rows of each exit, which checks their traits after every batch."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], Counter[bytes]] = defaultdict(Counter)
         self._ways: dict[tuple[str, int], Exit] = {}
 
     def watch(self, way: Exit, batch: Batch) -> None:
-        """Take in one batch of an exit, and check the kinds of its changes."""
+        """Collect one batch of an exit, and check the kinds of its changes."""
         mode, changes = way.traits.mode, batch.changes
         kinds = set(changes.kind.tolist())
         if mode == "append":
-            assert kinds <= {RowKind.INSERT}, f"{way.node} takes back rows"
+            assert kinds <= {RowKind.INSERT}, f"{way.node} retracts rows"
         if mode == "upsert":
             assert RowKind.UPDATE_BEFORE not in kinds, f"{way.node} emits -U"
         if way.node.startswith("scan_") and mode != "append":
-            # What a table lacks of an exact changelog is the consumer's business.
+            # A table's changelog may be inexact; its consumer handles that.
             return
         salt = way.calc.key.salt
-        # What was added up, copied, or netted by the sink's key, is no set of signed rows any more.
+        # Changes that were pre-aggregated, copied, or netted by the sink's key are not a multiset of signed rows.
         if way.calc.partial is None and way.nets is None and (salt is None or salt.deal != "copies"):
             self._ways[way.node, way.to] = way
             rows = self._rows[way.node, way.to]
@@ -42,9 +42,9 @@ class Traits:
                 rows[payload] += weight
 
     def check(self) -> None:
-        """After a batch: no row is there less than not at all, and unique keys are unique."""
+        """Check after a batch that no row has a negative count and that unique keys are unique."""
         for name, way in self._ways.items():
-            assert all(count >= 0 for count in self._rows[name].values()), f"{way.node} takes back what it never gave"
+            assert all(count >= 0 for count in self._rows[name].values()), f"{way.node} retracts an unknown row"
             payloads = list(self._rows[name].elements())
             known = set(way.calc.output.names)
             for key in way.traits.unique_keys:
@@ -54,7 +54,7 @@ class Traits:
 
 
 def key_values(way: Exit, payloads: list[bytes], key: tuple[str, ...]) -> list[bytes]:
-    """The key of each row as bytes that are equal where the keys are."""
+    """Return the key of each row as bytes, which are equal if the keys are equal."""
     rows = codec.read(way.calc.output, pa.array(payloads, pa.binary()))
     if not key:
         return [b""] * len(payloads)
@@ -63,9 +63,9 @@ def key_values(way: Exit, payloads: list[bytes], key: tuple[str, ...]) -> list[b
 
 
 class SinkOrder:
-    """The order of changes under each key of a sink: a row is there before it is replaced or deleted, and then gone.
+    """Check of the order of changes under each key of a sink: a row exists before it is replaced or deleted.
 
-    That is so if it is a unique key; one of a retract topic need not be.
+    Only unique keys are checked, because the key of a retract topic need not be unique.
     """
 
     def __init__(self, sink: PhysicalSink) -> None:
@@ -74,7 +74,7 @@ class SinkOrder:
         self._live: dict[bytes, bytes] = {}
 
     def check(self, changes: Changes) -> None:
-        """One batch, in the order in which it is written."""
+        """Check one batch, in the order in which it is written."""
         if not self._unique or not self._sink.key or self._sink.mode == "append":
             return
         columns = zip(changes.kind.tolist(), changes.key.to_pylist(), changes.payload.to_pylist(), strict=True)
@@ -86,6 +86,6 @@ class SinkOrder:
                 case RowKind.UPDATE_AFTER:
                     self._live[key] = payload
                 case RowKind.UPDATE_BEFORE | RowKind.DELETE if self._sink.mode == "retract":
-                    assert self._live.pop(key, None) == payload, "what is taken back is what was there"
+                    assert self._live.pop(key, None) == payload, "a retraction has the row that was there"
                 case _:
                     self._live.pop(key, None)

@@ -1,7 +1,7 @@
-"""How plans and refusals are worded: two files, so that a change of wording touches no other.
+"""The wording of plans and refusals, in two files, so that a change of wording affects no other file.
 
-`wording/plans.txt`: some cases as `rowkind explain` prints them, which have all there is to say between them
-`wording/refusals.txt`: of every case that is refused the message, without the place, which the case itself has
+`wording/plans.txt`: some cases as `rowkind explain` prints them, which together contain every kind of text
+`wording/refusals.txt`: the message of every refused case, without the place, which the case itself has
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ PLANS = (
 
 
 def plans() -> str:
-    """The text form of the plans of some cases."""
+    """Return the text form of the plans of some cases."""
     named = {case.path.stem: case for case in cases()}
     texts = {name: explain([planned(named[name])[1]]) for name in PLANS}
     return "\n".join(f"{name}\n{'=' * len(name)}\n{text}\n" for name, text in texts.items())
 
 
 def refusals() -> str:
-    """The messages of all cases that are refused."""
+    """Return the messages of all refused cases."""
     worded = {case.path.stem: refused_for(case) for case in cases() if case.is_refused}
     return "".join(f"{name}\n{textwrap.indent(text, '    ')}\n" for name, text in worded.items())
 
@@ -95,7 +95,7 @@ FILES: Mapping[str, Callable[[], str]] = {"plans.txt": plans, "refusals.txt": re
 
 
 def refused_for(case: Case) -> str:
-    """Why a case is refused, in words."""
+    """Return the reason why a case is refused, in words."""
     try:
         planned(case)
     except (PlanError, JobError) as error:

@@ -1,4 +1,4 @@
-"""A plan run in several shards, each with a writer of its own, as tasks on a cluster run it: in any order."""
+"""A plan that runs in several shards, each with its own writer and in random order, as tasks on a cluster."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import MemoryState, pruned
 
 Inbox = dict[tuple[int, int], list[Batch]]
-"""What comes to each place of a graph in each shard."""
+"""The changes that reach each place of a graph in each shard."""
 
 
 class Writers:
-    """The state of a plan's query by shard, and which writer has written each key of the sink.
+    """The state of a plan's query by shard, and the writer of each key of the sink.
 
-    What shards emit is handed on in a random order, because nobody on a cluster waits for another one.
+    The output of the shards is delivered in random order, because tasks on a cluster do not wait for each other.
     """
 
     def __init__(self, sink: PhysicalSink, shards: int, rng: random.Random) -> None:
@@ -36,7 +36,7 @@ class Writers:
         self._writer_of: dict[bytes, int] = {}
 
     def batch(self, rows: Mapping[str, Rows], now: int) -> Changes:
-        """What all writers write in one more batch, one writer after the other."""
+        """Run one more batch; return the output of all writers, one writer after the other."""
         inbox: Inbox = defaultdict(list)
         for each in self._graph.scans:
             for way in each.exits:
@@ -49,15 +49,15 @@ class Writers:
         written = [net(part, self._sink.mode, keyed=bool(self._sink.key), by_seq=self._sink.by_seq) for part in parts]
         for writer, part in enumerate(written):
             for key in part.key.to_pylist() if self._sink.key else ():
-                assert self._writer_of.setdefault(key, writer) == writer, "a key has one writer for good"
+                assert self._writer_of.setdefault(key, writer) == writer, "a key must have one writer"
         return Changes.concat(self._rng.sample(written, len(written)))
 
     def _run(self, member: Member, shard: int, inbox: Inbox, now: int) -> None:
-        """Run one shard of an operator over its changes, and deliver what it emits."""
+        """Run one shard of an operator over its changes, and deliver its output."""
         own = {member.place: [self._mixed(inbox[member.place, shard])]}
         time = Watermarks(now=now)
         for output in run([member], ShardBatch(shard, now, time, time, own), self._states[shard]):
-            assert not len(output.unmatched), f"{member.node} is told to take back what it has not"
+            assert not len(output.unmatched), f"{member.node} gets a retraction of a row that it does not have"
             for way, sent in output.sent:
                 self._deliver(way, sent, shard, inbox)
 

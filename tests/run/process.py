@@ -1,7 +1,7 @@
-"""`rowkind` as its users start it: a process of its own, whose exit code and last words are known.
+"""Run `rowkind` as users do: as a separate process, with its exit code and output.
 
-Each runs in a session of its own, with the JVM and the Python workers below it, so that all of them can be found by
-the session's number, whatever process groups they make, and ended together. That needs /proc, as Linux has it.
+Each command runs in its own session, together with its JVM and Python workers. So all of them can be found by the
+session's number, whatever process groups they create, and ended together. This needs /proc, and so Linux.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from uuid import uuid4
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
-"""Seconds after which something counts as never happening; nothing waits that long on a machine at rest."""
+"""Seconds after which a condition counts as never met; on an idle machine, nothing takes that long."""
 
 
 def until(
     done: Callable[[], bool], what: str, explain: Callable[[], str] = lambda: "", seconds: float = PATIENCE
 ) -> None:
-    """Return as soon as `done`; after so many seconds fail, saying that `what` did not come about and why."""
+    """Return as soon as `done` is true; after `seconds`, fail with `what` and the explanation."""
     deadline = time.monotonic() + seconds
     while True:
         began = time.monotonic()
@@ -37,12 +37,13 @@ def until(
             return
         now = time.monotonic()
         assert now < deadline, f"{what} did not come about in {seconds:.0f} s\n{explain()}"
-        # To look takes from what is waited for; but one look may have waited itself, for a broker that stood still.
+        # Checking takes time from the job that is awaited, so pauses grow with it. They are limited, because a check
+        # may itself have waited for a stopped broker.
         time.sleep(min(5.0, max(0.05, 4 * (now - began))))
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """Code and body of a page of a job; code 0 while nobody answers."""
+    """Return status code and body of a page of a job; code 0 while the server does not answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
@@ -55,7 +56,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it said."""
+    """A command's exit code and output."""
 
     code: int
     output: str
@@ -63,12 +64,12 @@ class Ended:
 
     @property
     def said(self) -> list[str]:
-        """The lines of its standard error but those that tell of a batch that has ended."""
+        """The lines of standard error, without the lines that report a finished batch."""
         return [line for line in self.error.splitlines() if " INFO batch " not in line]
 
 
 class Rowkind:
-    """A `rowkind` command, started by `with`; whatever is left of it at the end is killed."""
+    """A `rowkind` command, started by `with`. Its processes that still run at the end are killed."""
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self._arguments = arguments
@@ -108,17 +109,17 @@ class Rowkind:
 
     @property
     def pid(self) -> int:
-        """The number of the process, which is also its session's."""
+        """The id of the process, which is also the id of its session."""
         return self._main.pid
 
     @property
     def running(self) -> bool:
-        """Whether the command has not ended yet."""
+        """Whether the command is still running."""
         return self._main.poll() is None
 
     @property
     def port(self) -> int:
-        """The port of the status page, from the log; waits for it, and fails if the command ends before."""
+        """The port of the status page, from the log; waits for it, and fails if the command ends first."""
         found = None
 
         def told() -> bool:
@@ -132,31 +133,31 @@ class Rowkind:
         return int(found[1])
 
     def terminate(self) -> None:
-        """SIGTERM to the command, as from a cluster's manager."""
+        """Send SIGTERM to the command, as a cluster manager does."""
         self.signal(signal.SIGTERM)
 
     def signal(self, number: signal.Signals) -> None:
-        """Any signal to the command alone."""
+        """Send a signal to the command alone."""
         self._main.send_signal(number)
 
     def terminate_all(self) -> None:
-        """SIGTERM to every process there is of it, whatever session it is in, as from systemd."""
+        """Send SIGTERM to every process of the command, in any session, as systemd does."""
         for pid in self.members():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
     def ended(self, seconds: float = PATIENCE) -> Ended:
-        """How the command ended; waits for it."""
+        """Wait for the command to end, and return how it ended."""
         until(lambda: not self.running, "the end of rowkind", lambda: self.error, seconds)
         return Ended(self._main.returncode, self.output, self.error)
 
     def kill_driver(self) -> None:
-        """SIGKILL to the command alone; the JVM and the workers below it are left to find out."""
+        """Send SIGKILL to the command alone; its JVM and workers have to find out for themselves."""
         self._main.kill()
         self._main.wait()
 
     def kill(self) -> None:
-        """SIGKILL to every process of the session, again until none is left."""
+        """Send SIGKILL to every process of the session, until no process is left."""
 
         def gone() -> bool:
             left = list(self._members())
@@ -169,10 +170,10 @@ class Rowkind:
         until(gone, "the end of all processes")
 
     def busy_worker(self) -> int:
-        """The Python worker of a task that works hardest just now.
+        """Return the Python worker of a task that is using the most processor time.
 
-        Such workers are what the daemon for `pyspark.worker` has forked. The driver has daemons of its own for what it
-        asks of sources and sinks; no task that could be done again stands behind their workers.
+        Such workers are forked by the daemon for `pyspark.worker`. The driver has separate daemons for the planning of
+        sources and sinks. Their workers are left out, because they run no task that Spark could repeat.
         """
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -184,12 +185,12 @@ class Rowkind:
         raise AssertionError(f"no worker of a task was at work in {PATIENCE:.0f} s\n{self.error}")
 
     def planner(self) -> int:
-        """The Python process that says how far each batch goes."""
+        """The Python process that plans how far each batch reads."""
         (found,) = self.planners()
         return found
 
     def planners(self) -> list[int]:
-        """The same, as many as there are just now."""
+        """All such processes that are running."""
         return [
             pid for pid, _ in self._members() if _is(pid, b"-m\0pyspark.sql.streaming.python_streaming_source_runner\0")
         ]
@@ -200,15 +201,15 @@ class Rowkind:
         return found
 
     def workers(self) -> list[int]:
-        """The Python workers of tasks, and what they are forked from."""
+        """The Python workers of tasks, and the daemons that fork them."""
         return [pid for pid, _ in self._members() if _is_worker(pid)]
 
     def writers(self) -> list[int]:
-        """The processes that write to Kafka, which are in sessions of their own."""
+        """The processes that write to Kafka, each in its own session."""
         return [pid for pid in self.members() if _read(pid, "comm") == b"rowkind-writer\n"]
 
     def members(self) -> list[int]:
-        """All processes, those of other sessions too."""
+        """All processes of the command, including those of other sessions."""
         return [pid for pid in _processes() if self._mark.encode() in _read(pid, "environ").split(b"\0")]
 
     def _workers(self) -> list[int]:
@@ -217,9 +218,9 @@ class Rowkind:
         return [pid for pid in daemons if parents[pid] in daemons]
 
     def _members(self) -> Iterator[tuple[int, int]]:
-        """Every living process of the session, with its parent."""
+        """Yield every living process of the session, with its parent."""
         for pid in _processes():
-            # The program's name stands in brackets and may hold anything.
+            # The program's name is in parentheses and may contain any character.
             fields = _read(pid, "stat").rpartition(b")")[2].split()
             if fields and fields[0] != b"Z" and int(fields[3]) == self._main.pid:
                 yield pid, int(fields[1])
@@ -239,13 +240,13 @@ def _is_worker(pid: int) -> bool:
 
 
 def _is(pid: int, command: bytes) -> bool:
-    """Whether a process has this in its command line, and does not only stand in for one that has."""
+    """Whether a process has this in its command line, and is not a stand-in that waits to become such a process."""
     found = _read(pid, "cmdline")
     return command in found and b"stand_in.py" not in found
 
 
 def _ticks(pid: int) -> int:
-    """The processor time that a process has had."""
+    """The processor time that a process has used, in clock ticks."""
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     return int(fields[11]) + int(fields[12]) if fields else 0
 

@@ -1,7 +1,7 @@
-"""A result topic as a careful reader sees it: read committed, and every change checked against all before it.
+"""Read a result topic as a strict consumer does: read committed, and check every change against all earlier ones.
 
-A change that was written twice, or not at all, shows here at once: a retraction must take back exactly what is there,
-an insertion must not be there already, and an upsert must change something.
+A change that was written twice, or not at all, is detected at once. A retraction must match a row that exists, an
+insertion must not find its row already there, and an upsert must change something.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Values = tuple[Any, ...]
 
 
 class Topics(Protocol):
-    """What has result topics: where they are, what they are called, and where their schemas are."""
+    """What the reader needs to know of result topics: their servers, names and schemas."""
 
     servers: str
     registry: FolderRegistry
@@ -31,9 +31,9 @@ class Topics(Protocol):
 
 
 class Results:
-    """The rows that a topic stands for, by key or as a multiset, and the flaws that were seen on the way.
+    """The rows that a topic stands for, by key or as a multiset, and the flaws found while reading.
 
-    A topic with keys, retract or upsert, has at most one row of each at any time.
+    A topic with keys, in retract or upsert mode, has at most one row per key at any time.
     """
 
     def __init__(self, shop: Topics, name: str) -> None:
@@ -48,7 +48,7 @@ class Results:
         self._connect()
 
     def _connect(self) -> None:
-        """Clients that know nothing of the brokers yet: one that met an outage may be stuck for good."""
+        """Create new clients, because a client that went through an outage may be stuck permanently."""
         settings: dict[str, Any] = {
             "bootstrap.servers": self._servers,
             "group.id": "results",
@@ -62,13 +62,13 @@ class Results:
         self._uncommitted = Consumer({**settings, "isolation.level": "read_uncommitted"})
 
     def close(self) -> None:
-        """Leave the topic."""
+        """Close the clients."""
         self._consumer.close()
         self._uncommitted.close()
 
     @property
     def open(self) -> bool:
-        """Whether a transaction is open on the topic, so that nobody who reads what is committed gets past it."""
+        """Whether a transaction is open on the topic, so that a read-committed consumer cannot get past it."""
         at = [TopicPartition(self.topic, partition) for partition in self._next]
         clients = self._consumer, self._uncommitted
         try:
@@ -79,7 +79,7 @@ class Results:
         return committed != everything
 
     def rows(self) -> Counter[Values]:
-        """Read on to the end of what is committed; the rows that the topic stands for now."""
+        """Read to the end of the committed records, and return the rows that the topic stands for now."""
         try:
             partitions = self._consumer.list_topics(self.topic, 10).topics[self.topic].partitions
         except KafkaException:
@@ -91,7 +91,7 @@ class Results:
 
     @property
     def live(self) -> Counter[Values]:
-        """The rows that the topic stands for, as far as it was read."""
+        """The rows that the topic stands for, as far as it has been read."""
         return sum((rows for rows in self._live.values()), Counter())
 
     def _read(self, partition: int) -> None:
@@ -107,7 +107,7 @@ class Results:
             self._next[partition] = message.offset() + 1
 
     def apply(self, message: Message) -> None:
-        """Take in a message."""
+        """Apply a message to the rows, and note a flaw if it does not fit."""
         key, raw = message.key(), message.value()
         value = None if raw is None else self._row(raw)
         live = self._live[key]
@@ -134,7 +134,7 @@ class Results:
 
 
 def _flaw(kind: str, keyed: bool, live: Counter[Values], value: Values | None) -> str | None:
-    """What is wrong with a change where `live` are the rows of its key, or all rows of a topic without keys."""
+    """Return the flaw of a change, or None. `live` are the rows of its key, or all rows of a topic without keys."""
     match kind:
         case "-U" | "-D" if not live[value]:
             return f"takes back a row that is not there; there is {list(+live)}"

@@ -1,8 +1,8 @@
 """A job in the test's own Spark session that can be set back to an older checkpoint, and what its topics must hold.
 
-The job has the queries whose results depend on how rows are cut into batches and on the times of these. The right
-result is computed in memory from the batches on record, each at its time: whatever was restarted in between, the result
-topics must fold to that, and no change may retract a row that is not there.
+The queries of the job depend on how rows are cut into batches, and on the times of the batches. The expected result is
+computed in memory from the recorded batches, each at its time. Whatever was restarted in between, the result topics
+must fold to it, and no change may retract a row that does not exist.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass
 class Rewound:
-    """The job, its topics, and all that was sent, by table."""
+    """The job, its topics, and all rows that were sent, by table."""
 
     spark: SparkSession
     servers: str
@@ -95,7 +95,7 @@ class Rewound:
     times_set_back: int = 0
 
     def __post_init__(self) -> None:
-        """Make the topics of its tables."""
+        """Create the topics of the job's tables, and write the job file."""
         self.kafka = {"bootstrap.servers": self.servers}
         admin = AdminClient(self.kafka | {"log_level": 0})
         for made in admin.create_topics([NewTopic(self.topic(table), 1) for table in TABLES]).values():
@@ -104,16 +104,19 @@ class Rewound:
         self.write_job()
 
     def topic(self, name: str) -> str:
-        """The name of one of its topics."""
+        """Return the name of one of the job's topics."""
         return f"{self.name}-{name}"
 
     @property
     def checkpoint(self) -> Path:
-        """The folder of the checkpoint. Tasks of a run that has ended may still write to the one before."""
+        """The folder of the checkpoint.
+
+        It is new after each reset, because tasks of a run that has ended may still write to the old one.
+        """
         return self.folder / f"checkpoint-{self.times_set_back}"
 
     def write_job(self, **settings: Any) -> None:
-        """The job file, with these settings too from the next start on."""
+        """Write the job file; the given settings apply from the next start on."""
         self.settings |= settings
         job = {
             "job": self.name,
@@ -129,7 +132,7 @@ class Rewound:
         self.file.write_text(json.dumps(job))
 
     def send(self, table: str, op: str, **row: Any) -> None:
-        """A change of a table, sent."""
+        """Send a change of a table."""
         key = TABLES[table].get("primary_key")
         value = None if key and op == "-D" else json.dumps(row)
         headers = [("op", op)] if TABLES[table]["mode"] == "retract" else None
@@ -139,17 +142,17 @@ class Rewound:
         self.sent[table].append((op, row))
 
     def event(self, second: float) -> None:
-        """A row of `events` at so many seconds."""
+        """Send a row of `events` with a time of `second` seconds after the start."""
         self.send("events", "+I", id=len(self.sent["events"]), ts=(START + timedelta(seconds=second)).isoformat())
 
     @contextmanager
     def running(self, **options: Any) -> Iterator[StartedJob]:
-        """The job, run until the batch that is under way at the end has ended."""
+        """Run the job. At the end, wait until the current batch has ended."""
         with LoadedJob.load(self.file).start(self.spark, **options) as job:
             yield job
 
     def batch(self, job: StartedJob) -> None:
-        """Wait until all that was sent is read, its batch ended."""
+        """Wait until all rows that were sent are read and their batch has ended."""
         assert self.producer.flush(30) == 0
         wanted = {self.topic(table): len(rows) for table, rows in self.sent.items()}
         deadline = time.monotonic() + SLOW
@@ -158,35 +161,35 @@ class Rewound:
             job.wait(0.05)
 
     def end_suddenly(self, job: StartedJob) -> None:
-        """The job ends at once, its batch not finished, as after a second signal."""
+        """End the job at once, with its batch unfinished, as a second signal does."""
         job._asked.count += 2
         job.wait()
-        # Its tasks may still be on their way out.
+        # Its tasks may still be ending.
         tracker = self.spark.sparkContext.statusTracker()
         until(lambda: not tracker.getActiveStageIds(), "the end of all tasks")
 
     def save(self, name: str) -> None:
-        """A savepoint."""
+        """Write a savepoint."""
         saved(self.spark, load(self.file, {}), str(self.folder / name))
 
     def set_back(self, name: str) -> None:
-        """The checkpoint is lost, and the job begins with a savepoint."""
+        """Lose the checkpoint, and start from a savepoint."""
         self.times_set_back += 1
         self.write_job()
         restore(self.spark, load(self.file, {}), str(self.folder / name), Works())
 
     def put_back(self, name: str) -> None:
-        """The checkpoint is as it was when it was copied (`copy`)."""
+        """Restore the checkpoint from an earlier copy (`copy`)."""
         self.times_set_back += 1
         self.write_job()
         shutil.copytree(self.folder / name, self.checkpoint)
 
     def copy(self, name: str) -> None:
-        """A copy of the checkpoint of a job that does not run."""
+        """Copy the checkpoint of a job that is not running."""
         shutil.copytree(self.checkpoint, self.folder / name, copy_function=_copy_what_is_there)
 
     def records(self, sink: str = "") -> list[Offset]:
-        """The batches on record of the query that writes a sink; of the first query if none is named."""
+        """Return the recorded batches of the query that writes a sink; of the first query if no sink is named."""
         for query in ("main", sink):
             topic = progress_name(self.name, query)
             found = [each for each in recorded(self.kafka, topic) if each.extent] if query else []
@@ -196,7 +199,7 @@ class Rewound:
         return []
 
     def forget_batches(self) -> None:
-        """The batches on record are deleted, all but the last one."""
+        """Delete all recorded batches except the last one."""
         topic = progress_name(self.name, "main")
         consumer = Consumer(self.kafka | {"group.id": "ends", "log_level": 0})
         end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
@@ -209,16 +212,16 @@ class Rewound:
         self._delete(TopicPartition(topic, 0, end - 2))
 
     def forget_rows(self, table: str, count: int) -> None:
-        """The first rows of a table's topic are deleted."""
+        """Delete the first `count` rows of a table's topic."""
         self._delete(TopicPartition(self.topic(table), 0, count))
 
     def _delete(self, at: TopicPartition) -> None:
-        # Without a name it would be gone before the answer is there.
+        # Without a variable, the client would be destroyed before the answer arrives.
         admin = AdminClient(self.kafka | {"log_level": 0})
         admin.delete_records([at])[at].result()
 
     def written(self, sink: str) -> list[tuple[tuple[int, int], str, bytes | None, bytes | None]]:
-        """The changes in a result topic: partition and offset, row kind, key and value."""
+        """Return the changes in a result topic: partition and offset, row kind, key and value."""
         return [
             (
                 (each.partition(), each.offset()),
@@ -230,7 +233,7 @@ class Rewound:
         ]
 
     def rows(self, sink: str) -> Counter[str]:
-        """What a result topic folds to. Fails if a change retracts a row that is not there."""
+        """Return the rows that a result topic folds to. Fails if a change retracts a row that does not exist."""
         if self.sinks[sink]["mode"] == "upsert":
             last = {key: value for _, _, key, value in self.written(sink)}
             return Counter(_text(value) for value in last.values() if value is not None)
@@ -243,7 +246,7 @@ class Rewound:
         return +found
 
     def right(self, sink: str) -> Counter[str]:
-        """What it must fold to, by the batches on record."""
+        """Return the rows that the topic must fold to, computed from the recorded batches."""
         lines: list[dict[str, Any]] = []
         for batch in self.records(sink):
             lines.append({"clock": datetime.fromtimestamp(batch.now / 1000, UTC).isoformat()})
@@ -255,27 +258,30 @@ class Rewound:
         return Counter(_text(json.dumps(row, default=_spelled)) for row in rows)
 
     def check(self) -> None:
-        """Hold every result topic against what it must fold to."""
+        """Compare every result topic with the rows that it must fold to."""
         for sink in self.sinks:
             found, right = self.rows(sink), self.right(sink)
             assert found == right, f"{sink}: missing {list(right - found)[:5]}, too many {list(found - right)[:5]}"
 
 
 def _copy_what_is_there(source: str, to: str) -> None:
-    """Spark's maintenance deletes files of versions that no start needs any more, while they are copied."""
+    """Copy a file unless it is gone.
+
+    Spark's maintenance deletes files that no start needs any more, even while they are copied.
+    """
     with suppress(FileNotFoundError):
         shutil.copy2(source, to)
 
 
 def _committed(job: StartedJob) -> dict[str, int]:
-    """The next offset of each topic."""
+    """Return the next offset of each topic."""
     found = re.findall(r'^rowkind_committed_offset\{.*topic="([^"]+)".*\} (\S+)$', job.metrics(), re.MULTILINE)
-    # Of several queries one may have read a topic that it does not read any more.
+    # One of several queries may have read a topic that it no longer reads.
     return {topic: max(int(float(offset)) for name, offset in found if name == topic) for topic, _ in found}
 
 
 def _text(value: bytes | str) -> str:
-    """A row as text that does not depend on how times are spelled."""
+    """Return a row as text that does not depend on how times are spelled."""
     row = json.loads(value)
     return json.dumps([row[name] for name in sorted(row)])
 
@@ -286,7 +292,7 @@ def _spelled(value: Any) -> str:
 
 
 def state_rows(job: StartedJob) -> dict[str, int]:
-    """How many rows the operators of each sink keep, by its metrics."""
+    """Return the number of rows that the operators of each sink keep, from the job's metrics."""
     found: Counter[str] = Counter()
     for sink, rows in re.findall(r'^rowkind_state_rows\{.*sink="([^"]+)".*\} (\S+)$', job.metrics(), re.MULTILINE):
         found[sink] += int(float(rows))

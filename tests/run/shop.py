@@ -1,7 +1,7 @@
-"""A shop with topics of its own on the embedded broker: what happens in it is told there, and a job reads it.
+"""A shop with its own topics on the embedded broker: events are sent to the topics, and a job reads them.
 
-Rows are written with fastavro, framed by hand and sent with a plain producer, so that nothing of the product's own
-writing is used to test its reading.
+Rows are written with fastavro, framed by hand and sent with a plain producer, so that the product's own writing is not
+used to test its reading.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Headers = list[tuple[str, bytes | None]]
 
 @dataclass
 class Told:
-    """A record that was sent; its place is known once the broker has it."""
+    """A record that was sent; its partition and offset are known once the broker has it."""
 
     key: bytes | None
     value: bytes | None
@@ -57,13 +57,13 @@ class Told:
     offset: int = -1
 
     def deliver(self, error: KafkaError | None, message: Message) -> None:
-        """What the producer calls."""
+        """Set the record's place; the producer calls this."""
         assert error is None, error
         self.partition, self.offset = message.partition(), message.offset()
 
 
 class Shop:
-    """The topics `<name>-<table>` with their schemas, and the folder that holds the job."""
+    """The topics `<name>-<table>` with their schemas, and the folder of the job file."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Shop:
         opened: bool = False,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the topics, set so, unless it has been `opened` before."""
+        """Create the topics with the settings in `config`, unless an earlier run has done so (`opened`)."""
         self.servers = servers
         self.folder = folder
         self.name = name
@@ -99,13 +99,13 @@ class Shop:
         return Producer({**settings, "message.max.bytes": 20_000_000})
 
     def topic(self, name: str) -> str:
-        """The name of one of the shop's topics."""
+        """Return the name of one of the shop's topics."""
         return f"{self.name}-{name}"
 
     def job(self, sinks: Mapping[str, Mapping[str, Any]], **changed: Any) -> Path:
-        """A job file, in JSON, which is YAML too; its tables are the shop's unless `changed` has others.
+        """Write a job file in JSON, which is also YAML. Its tables are the shop's unless `changed` replaces them.
 
-        The topics of the tables and of the `sinks` are the shop's own.
+        The topics of the tables and of the `sinks` belong to the shop.
         """
         job = {
             "job": self.name,
@@ -121,29 +121,29 @@ class Shop:
         return path
 
     def table(self, name: str, **changed: Any) -> dict[str, Any]:
-        """A table of the job over the shop's topic of that name."""
+        """Return a table of the job over the shop's topic of the same name."""
         key = {"primary_key": KEYS[name]} if name in KEYS else {}
         return {"topic": self.topic(name), "mode": MODES[name], "columns": COLUMNS[name], **key, **changed}
 
     @property
     def checkpoint(self) -> Path:
-        """Where the job keeps offsets and state."""
+        """The folder in which the job keeps offsets and state."""
         return self.folder / "checkpoint"
 
     def happens(self, events: Iterable[Event]) -> None:
-        """Tell the topics what happens, and remember it; returns when the broker has it all."""
+        """Send events to the topics and remember them; return when the broker has all of them."""
         new = list(events)
         self.events += new
         self.say(new)
 
     def say(self, events: Iterable[Event]) -> None:
-        """Tell the topics, maybe once more, and remember nothing."""
+        """Send events to the topics, possibly once more, without remembering them."""
         for event in events:
             self.row(event.table, event.kind.symbol, **event.row)
         self.flush()
 
     def tell(self, table: str, key: bytes | None, value: bytes | None, headers: Headers | None = None) -> Told:
-        """Send any record at all to the topic of a table."""
+        """Send any record to the topic of a table."""
         told = Told(key, value, headers or [], self.topic(table))
         while True:
             try:
@@ -154,27 +154,27 @@ class Shop:
                 return told
 
     def row(self, table: str, kind: str | None = None, **row: Any) -> Told:
-        """Send a row of a table, with the row kind if one is given, so that rows of one key keep their order."""
+        """Send a row of a table, with its row kind if given. Rows with the same key keep their order."""
         key = str(row[KEYS[table]]).encode() if table in KEYS else None
         return self.tell(table, key, self.value(table, row), [("op", kind.encode())] if kind else None)
 
     def more_partitions(self, table: str) -> None:
-        """The topic of a table gets another partition, and what happens from now on may be in it."""
+        """Add a partition to the topic of a table; later events may go to it."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         topic = self.topic(table)
         wanted = len(admin.list_topics(topic, timeout=30).topics[topic].partitions) + 1
         admin.create_partitions([NewPartitions(topic, wanted)])[topic].result()
-        # The old one may not have heard of it.
+        # The old producer may not know the new partition yet.
         self._producer = self._connect()
         deadline = time.monotonic() + 30
         while len(self._producer.list_topics(topic, timeout=30).topics[topic].partitions) < wanted:
             assert time.monotonic() < deadline, "the brokers know nothing of a new partition"
 
     def forget(self, table: str) -> None:
-        """All records of the topic of a table are gone, as when retention was too short."""
+        """Delete all records in the topic of a table, as retention does if it is too short."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         topic = self.topic(table)
-        # -1 is the end.
+        # Offset -1 means the end.
         ends = [
             TopicPartition(topic, each, -1) for each in admin.list_topics(topic, timeout=30).topics[topic].partitions
         ]
@@ -182,7 +182,7 @@ class Shop:
             deleted.result()
 
     def delete(self, topic: str) -> None:
-        """A topic is gone."""
+        """Delete a topic, and wait until it is gone."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         admin.delete_topics([topic])[topic].result()
         deadline = time.monotonic() + 30
@@ -190,21 +190,21 @@ class Shop:
             assert time.monotonic() < deadline, f"topic {topic} is still there"
 
     def remake(self, table: str) -> None:
-        """The topic of a table is deleted and made anew, with nothing in it."""
+        """Delete the topic of a table and create it again, empty."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         topic = self.topic(table)
         partitions = len(admin.list_topics(topic, timeout=30).topics[topic].partitions)
         self.delete(topic)
         admin.create_topics([NewTopic(topic, partitions)])[topic].result()
-        # The old one knows the topic that is gone.
+        # The old producer knows the deleted topic.
         self._producer = self._connect()
 
     def flush(self) -> None:
-        """Wait for the broker."""
+        """Wait until the broker has all records."""
         assert self._producer.flush(60) == 0, "the broker did not take everything"
 
     def value(self, table: str, row: Mapping[str, Any]) -> bytes:
-        """A row as the record's value."""
+        """Encode a row as a record's value."""
         packed = io.BytesIO()
         packed.write(b"\0" + self._ids[table].to_bytes(4, "big"))
         schemaless_writer(packed, self._schemas[table], dict(row))

@@ -1,6 +1,6 @@
-"""Records that are no rows, in a job that runs: each ends as a dead letter with its origin, the good ones as results.
+"""A running job turns every record that is not a valid row into a dead letter with its origin, and processes the rest.
 
-One job serves the whole module; it also shows what the job's own pages say while it runs and when it has caught up.
+One job serves the whole module. The tests also check what the job's pages show while it runs and when it has caught up.
 """
 
 from __future__ import annotations
@@ -41,32 +41,32 @@ SINKS = {
 
 @dataclass
 class Story:
-    """The running job, what was sent to it, and what it wrote."""
+    """The running job, the records sent to it, and the records it wrote."""
 
     shop: Shop
     job: Rowkind
     port: int
     temporary: Path
-    """What it has for temporary files."""
+    """The folder for the job's temporary files."""
 
     early: dict[str, int]
-    """What `/healthz` and `/readyz` said when they answered first, and later `/readyz` when the job had caught up."""
+    """The first status codes of `/healthz` and `/readyz`."""
 
     bad: dict[str, Told] = field(default_factory=dict)
-    """By what is wrong with it: a record that is no row."""
+    """The invalid records, by what is wrong with each."""
 
     sent: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How many good rows were sent, by table and row kind."""
+    """The number of good rows sent, by table and row kind."""
 
     letters: list[Any] = field(default_factory=list)
 
     def good(self, table: str, kind: str, **row: Any) -> None:
-        """A row as it should be."""
+        """Send a valid row."""
         self.shop.row(table, None if table == "stock" else kind, **row)
         self.sent[table, kind] += 1
 
     def letter(self, wrong: str) -> Any:
-        """The one dead letter that came of a record."""
+        """Return the one dead letter for an invalid record."""
         told = self.bad[wrong]
         origin = {
             "__connect.errors.topic": told.topic,
@@ -80,7 +80,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """A job that has met every kind of bad record among good ones, and has caught up."""
+    """A job that has read every kind of invalid record among good ones, and has caught up."""
     shop = Shop(broker.bootstrap_servers, tmp_path_factory.mktemp("shop"), f"bad-{os.getpid()}")
     job = shop.job(SINKS, unmatched="dead_letter", batch={"max_rows": 10})
     port = free_port()
@@ -116,7 +116,7 @@ RIGHT = {
 
 
 def _happens(story: Story) -> None:
-    """Bad records between good ones, in every table."""
+    """Send invalid records between good ones, to every table."""
     shop, bad = story.shop, story.bad
     amount = Decimal("10.00")
     first = {"order_id": 1, "customer": "Ada", "amount": amount, "status": "new", "placed": None}
@@ -160,7 +160,7 @@ STAGES = {
 
 @pytest.mark.parametrize("wrong", STAGES)
 def test_a_bad_record_is_a_dead_letter_with_its_origin(story: Story, wrong: str) -> None:
-    """Key, value and headers are there as they came; further headers say where it came from and what is wrong."""
+    """The letter keeps key, value and headers unchanged; further headers give the origin and the error."""
     letter, told = story.letter(wrong), story.bad[wrong]
     assert (letter.key(), letter.value()) == (told.key, told.value)
     headers = letter.headers()
@@ -176,7 +176,7 @@ def test_a_bad_record_is_a_dead_letter_with_its_origin(story: Story, wrong: str)
 
 
 def test_a_retraction_that_finds_nothing_is_a_dead_letter_with_its_origin(story: Story) -> None:
-    """It is read well and found to be wrong where old rows are looked up, which knows where it came from."""
+    """The record decodes, and fails where old rows are looked up; the letter still has its origin."""
     said = _text(story.letter("unmatched"))
     assert said["__connect.errors.exception.class.name"] == "UnmatchedRetraction"
     assert "-D of a row that does not exist" in said["__connect.errors.exception.message"]
@@ -184,12 +184,12 @@ def test_a_retraction_that_finds_nothing_is_a_dead_letter_with_its_origin(story:
 
 
 def test_every_bad_record_has_one_dead_letter(story: Story) -> None:
-    """None is told twice, though the batches were many."""
+    """No record has two dead letters, even across many batches."""
     assert len(story.letters) == len(story.bad)
 
 
 def test_the_metrics_count_what_was_sent_and_written(story: Story) -> None:
-    """Prometheus' own parser reads them; rows in by table and kind, rows out by sink and kind, bad ones by reason."""
+    """Prometheus' own parser reads the metrics, and the counts of rows and dead letters equal those of the topics."""
     metrics = _metrics(story)
     read: Counter[tuple[str, str]] = Counter()
     for labels, value in metrics["rowkind_rows_in_total"]:
@@ -216,7 +216,7 @@ def test_the_metrics_count_what_was_sent_and_written(story: Story) -> None:
 
 
 def test_the_lag_is_nothing_once_all_is_read(story: Story) -> None:
-    """For each partition of every topic, which the one query of all sinks reads once."""
+    """The lag is 0 for each partition of every topic, and the one query of all sinks reads each topic once."""
     lag = _metrics(story)["rowkind_lag_rows"]
     assert {(labels["query"], labels["topic"]) for labels, _ in lag} == {
         ("main", story.shop.topic(table)) for table in ("orders", "payments", "ratings", "stock")
@@ -226,7 +226,7 @@ def test_the_lag_is_nothing_once_all_is_read(story: Story) -> None:
 
 
 def test_a_job_is_healthy_at_once_and_ready_once_it_works(story: Story) -> None:
-    """`/healthz` from the first moment, `/readyz` only when every query has done something."""
+    """`/healthz` answers 200 from the first moment, and `/readyz` only when every query has made progress."""
     assert story.early == {"healthz": 200, "readyz": 503}
     assert get(story.port, "/readyz")[0] == 200
     assert get(story.port, "/healthz")[0] == 200
@@ -234,7 +234,7 @@ def test_a_job_is_healthy_at_once_and_ready_once_it_works(story: Story) -> None:
 
 
 def test_the_status_page_has_the_plan_of_every_sink(story: Story) -> None:
-    """With the state of their query, and of every step what it does and keeps; for programs, too."""
+    """The page and its JSON form show the state of the query, and what every step does and keeps."""
     code, page = get(story.port, "/")
     assert code == 200
     (query,) = JobStatus.from_json(get(story.port, "/status.json")[1]).queries
@@ -251,13 +251,13 @@ def test_the_status_page_has_the_plan_of_every_sink(story: Story) -> None:
 
 
 def test_the_port_is_for_this_machine_only(story: Story) -> None:
-    """Without `--host` another address of the same machine gets no answer."""
+    """Without `--host`, another address of the same machine gets no answer."""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", story.port), timeout=10)
 
 
 def test_dead_letters_are_listed_and_shown(story: Story) -> None:
-    """As JSON where nobody looks at a terminal; a value is shown as a row where its schema is known."""
+    """Without a terminal the output is JSON, and a value is shown as a row if its schema is known."""
     job = str(story.shop.folder / "job.yaml")
     with Rowkind(story.shop.folder / "output", "dead-letters", "list", job) as listed:
         ended = listed.ended(60)
@@ -275,7 +275,7 @@ def test_dead_letters_are_listed_and_shown(story: Story) -> None:
 
 
 def test_a_clean_run_says_nothing_but_its_own(story: Story) -> None:
-    """Every line on standard error is ours: nothing of Spark, Py4J or librdkafka, though all get a SIGTERM."""
+    """Every line on standard error is Rowkind's, none is Spark's, Py4J's or librdkafka's, even if all get a SIGTERM."""
     story.job.terminate_all()
     ended = story.job.ended()
     assert ended.code == 0
@@ -301,7 +301,7 @@ def _text(letter: Any) -> dict[str, str]:
 
 
 def _metrics(story: Story) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """Every sample by its name."""
+    """Return all samples of the metrics page, by name."""
     code, text = get(story.port, "/metrics")
     assert code == 200
     samples: dict[str, list[tuple[dict[str, str], float]]] = defaultdict(list)
@@ -312,6 +312,6 @@ def _metrics(story: Story) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def _lag(story: Story) -> float:
-    """What is still to be read, and at least one if nobody knows yet."""
+    """Return the number of rows still to be read; at least 1 while the lag is not known."""
     lag = _metrics(story)["rowkind_lag_rows"]
     return sum(value for _, value in lag) if len(lag) == 8 else 1

@@ -1,4 +1,4 @@
-"""Spark's logs of a query's batches, put right after whatever has happened to them."""
+"""Repair of Spark's logs of a query's batches after a crash."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ENDED = 'v1\n{"nextBatchWatermarkMs":0}'
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that is not there yet."""
+    """A folder that does not exist yet."""
     return tmp_path / "job" / "sink"
 
 
 def logs(folder: Path, begun: Sequence[str], ended: Sequence[str]) -> None:
-    """Spark's logs of batches, and the id of the checkpoint."""
+    """Write Spark's logs of batches, and the id of the checkpoint."""
     for log, files in (("offsets", begun), ("commits", ended)):
         (folder / log).mkdir(parents=True)
         for number, text in enumerate(files):
@@ -37,7 +37,7 @@ def logs(folder: Path, begun: Sequence[str], ended: Sequence[str]) -> None:
 
 
 def test_what_was_torn_is_removed_so_that_the_batch_is_done_again(spark: SparkSession, folder: Path) -> None:
-    """Its end in any case, and its beginning with all that may have come of it; what is whole stays."""
+    """A damaged end is removed, and a damaged beginning with all state derived from it; undamaged files stay."""
     checkpoint = Checkpoint(spark, str(folder))
     assert checkpoint.mend() == []
     assert checkpoint.position() is None
@@ -47,7 +47,7 @@ def test_what_was_torn_is_removed_so_that_the_batch_is_done_again(spark: SparkSe
         state.parent.mkdir(parents=True, exist_ok=True)
         state.touch()
     assert checkpoint.mend() == ["offsets/2", "commits/1"]
-    # A batch that is begun anew may have another end, and Spark does not write over what is there.
+    # A batch that is begun again may end elsewhere, and Spark does not overwrite existing files.
     assert [state.exists() for state in states] == [True, False, False]
     assert checkpoint.mend() == []
     assert [path.name for path in sorted((folder / "offsets").glob("[0-9]*"))] == ["0", "1"]
@@ -57,14 +57,14 @@ def test_what_was_torn_is_removed_so_that_the_batch_is_done_again(spark: SparkSe
 
 
 def test_a_batch_that_has_ended_and_whose_beginning_is_torn_has_not_ended(spark: SparkSession, folder: Path) -> None:
-    """Spark would go on from where nobody knows."""
+    """If the beginning of an ended batch is damaged, its end is removed too: Spark would continue from anywhere."""
     checkpoint = Checkpoint(spark, str(folder))
     logs(folder, [BATCH % 3, ""], [ENDED, ENDED])
     assert checkpoint.mend() == ["offsets/1", "commits/1"]
 
 
 def test_a_checkpoint_without_a_name_is_refused(spark: SparkSession, folder: Path) -> None:
-    """What was written under its name would be written again under another."""
+    """The results already written under the lost name would be written again under a new one."""
     logs(folder, [BATCH % 3], [ENDED])
     (folder / "metadata").write_text("")
     with pytest.raises(CheckpointTornError, match="--reset-state"):
@@ -72,7 +72,7 @@ def test_a_checkpoint_without_a_name_is_refused(spark: SparkSession, folder: Pat
 
 
 def test_a_batch_of_an_earlier_release_gets_its_number_and_its_time(spark: SparkSession, folder: Path) -> None:
-    """They are Spark's, which may be behind; a batch that has a number keeps it."""
+    """The number and the time are Spark's, whose numbers may be behind; a batch that has a number keeps it."""
     checkpoint = Checkpoint(spark, str(folder))
     checkpoint.claim(replace(CONTENTS, ahead=4))
     assert checkpoint.last() is None
@@ -90,7 +90,7 @@ def test_a_batch_of_an_earlier_release_gets_its_number_and_its_time(spark: Spark
 
 
 def test_batches_are_undone_as_far_back_as_state_is_torn(spark: SparkSession, folder: Path) -> None:
-    """The last one that had ended is done again as Spark has logged it; those after it are replayed."""
+    """The last ended batch is repeated as Spark has logged it, and the batches after it are replayed."""
     checkpoint = Checkpoint(spark, str(folder))
     logs(folder, [BATCH % 3, BATCH % 5, BATCH % 7, BATCH % 9], [ENDED, ENDED, ENDED])
 
@@ -110,7 +110,7 @@ def test_batches_are_undone_as_far_back_as_state_is_torn(spark: SparkSession, fo
 
 
 def test_state_that_did_not_arrive_in_other_partitions_is_where_it_was(spark: SparkSession, folder: Path) -> None:
-    """Of a move that was cut short nothing is left; one that was not is known, though nobody noted it any more."""
+    """An interrupted move of state leaves no trace; a completed one is recognized even if it was not recorded."""
     checkpoint = Checkpoint(spark, str(folder))
     checkpoint.claim(CONTENTS)
     moved = BATCH.replace(KEPT % 2, KEPT % 4)
@@ -129,12 +129,12 @@ def test_state_that_did_not_arrive_in_other_partitions_is_where_it_was(spark: Sp
     (folder / "commits" / "2").write_text(ENDED)
     assert checkpoint.mend() == []
     assert tasks(checkpoint) == 4
-    # What was read leads to no other state than where it lay then.
+    # The state before the move is gone, so the move cannot be repeated.
     assert checkpoint.back() is None
 
 
 def tasks(checkpoint: Checkpoint) -> int:
-    """In how many partitions the note says that state lies."""
+    """Return the number of partitions of the state according to the checkpoint metadata."""
     contents = checkpoint.contents()
     assert contents is not None
     return contents.parallelism

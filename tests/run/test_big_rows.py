@@ -1,4 +1,4 @@
-"""A row of 10 MB, which the topics have to be set for: told while they are not, right once they are."""
+"""A row of 10 MB needs larger topic limits: the job says so, and succeeds once they are set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAID = "SELECT p.payment_id, o.order_id, o.status FROM orders o JOIN payments p 
 
 
 def test_a_row_of_ten_megabytes_needs_topics_with_room(broker: Broker, tmp_path: Path) -> None:
-    """A result topic without room ends the job with what to set; once it is set, the row is there, in two versions."""
+    """If the result topic's limit is too small, the job ends and names the setting; with it, both versions arrive."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"big-{os.getpid()}", config={ROOM: ENOUGH})
     job = shop.job({"paid": {"mode": "retract", "key": "payment_id", "sql": PAID}})
     big, bigger = (random.Random(size).randbytes(size).hex() for size in (5_000_000, 6_000_000))

@@ -1,4 +1,4 @@
-"""The notes in a checkpoint folder: whose plans it is of, and whose turn; and which sinks share one."""
+"""Checkpoint metadata: which plans and which run own a checkpoint folder, and which sinks share one."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ SQL = "SELECT o.id, o.amount, p.paid FROM orders o JOIN payments p ON o.id = p.o
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that is not there yet."""
+    """A folder that does not exist yet."""
     return tmp_path / "job" / "sink"
 
 
 @pytest.mark.spark
 def test_a_checkpoint_is_claimed_again_by_the_same_plan(spark: SparkSession, folder: Path) -> None:
-    """The second claim finds what the first one left, and has a later name."""
+    """The second claim finds the metadata of the first one, and its run has a later name."""
     first, second = Checkpoint(spark, str(folder)), Checkpoint(spark, str(folder))
     first.claim(CONTENTS)
     assert first.held()
@@ -59,7 +59,7 @@ def test_a_checkpoint_is_claimed_again_by_the_same_plan(spark: SparkSession, fol
 
 @pytest.mark.spark
 def test_a_run_comes_after_the_last_one_that_left_a_trace_elsewhere(spark: SparkSession, folder: Path) -> None:
-    """A fresh folder does not make a run an early one."""
+    """A run that claims a new folder still gets a later name than the last run known elsewhere."""
     checkpoint = Checkpoint(spark, str(folder))
     checkpoint.claim(CONTENTS, after="00000041-ffff")
     assert checkpoint.run.startswith("00000042-")
@@ -67,7 +67,7 @@ def test_a_run_comes_after_the_last_one_that_left_a_trace_elsewhere(spark: Spark
 
 @pytest.mark.spark
 def test_another_plan_is_refused_with_every_fact_that_differs(spark: SparkSession, folder: Path) -> None:
-    """The message has both values of each, what to do, and nothing of what is equal."""
+    """The message has both values of each fact that differs, the remedy, and no fact that is equal."""
     Checkpoint(spark, str(folder)).claim(CONTENTS)
     changed = Contents(
         {"paid": {"join.kind": "left", "sink.mode": "upsert"}}, shards=4, parallelism=4, levels=1, atomic=True
@@ -85,7 +85,7 @@ def test_another_plan_is_refused_with_every_fact_that_differs(spark: SparkSessio
 
 @pytest.mark.spark
 def test_a_folder_that_is_deleted_is_taken_from_whoever_has_it(spark: SparkSession, folder: Path) -> None:
-    """State and offsets of the other plan are gone, and an earlier run sees that it was replaced."""
+    """State and offsets of the other plan are deleted, and the earlier run sees that it was replaced."""
     earlier, later = Checkpoint(spark, str(folder)), Checkpoint(spark, str(folder))
     earlier.claim(CONTENTS)
     (folder / "offsets").mkdir()
@@ -102,7 +102,7 @@ def test_a_folder_that_is_deleted_is_taken_from_whoever_has_it(spark: SparkSessi
 
 @pytest.mark.spark
 def test_a_folder_with_something_else_in_it_is_refused(spark: SparkSession, folder: Path) -> None:
-    """Nothing is deleted or written where somebody keeps other things."""
+    """Nothing is deleted from or written to a folder that holds other files."""
     folder.mkdir(parents=True)
     (folder / "letters").touch()
     with pytest.raises(CheckpointMismatchError, match="do not belong to a checkpoint"):
@@ -112,7 +112,7 @@ def test_a_folder_with_something_else_in_it_is_refused(spark: SparkSession, fold
 
 @pytest.mark.spark
 def test_a_claim_that_was_cut_short_is_no_obstacle(spark: SparkSession, folder: Path) -> None:
-    """The draft of a note, left by a process that was killed, is written anew."""
+    """A draft of the metadata, left by a process that was killed, is overwritten."""
     folder.mkdir(parents=True)
     (folder / "rowkind.json.tmp").write_text('{"vers')
     checkpoint = Checkpoint(spark, str(folder))
@@ -123,7 +123,7 @@ def test_a_claim_that_was_cut_short_is_no_obstacle(spark: SparkSession, folder: 
 
 @pytest.mark.spark
 def test_the_draft_of_a_run_that_was_killed_counts(spark: SparkSession, folder: Path) -> None:
-    """Between the removal of the old note and the naming of the new one there is the draft alone, and it is whole."""
+    """Between the removal of the old metadata and the naming of the new, only the draft exists, and it is complete."""
     Checkpoint(spark, str(folder)).claim(CONTENTS)
     (folder / "offsets").mkdir()
     (folder / "rowkind.json").rename(folder / "rowkind.json.tmp")
@@ -137,7 +137,7 @@ def test_the_draft_of_a_run_that_was_killed_counts(spark: SparkSession, folder: 
 
 @pytest.mark.spark
 def test_sinks_may_leave_before_the_folder_is_claimed(spark: SparkSession, folder: Path) -> None:
-    """So that no sink is in two checkpoints, whatever moment a run is killed at."""
+    """No sink is ever in two checkpoints, at whatever moment a run is killed."""
     Checkpoint(spark, str(folder)).claim(CONTENTS)
     Checkpoint(spark, str(folder)).keep({"paid"})
     assert recorded(spark, str(folder.parent)) == {"sink": replace(CONTENTS, sinks={"paid": PAID})}
@@ -145,7 +145,7 @@ def test_sinks_may_leave_before_the_folder_is_claimed(spark: SparkSession, folde
 
 @pytest.mark.spark
 def test_a_sink_that_is_gone_leaves_the_others_what_they_have(spark: SparkSession, folder: Path) -> None:
-    """Its stages and its shuffle stay, however often the job starts, because Spark's own files go by them."""
+    """The number of stages and the shuffle stay at every later start, because Spark's own files depend on them."""
     Checkpoint(spark, str(folder)).claim(replace(CONTENTS, levels=3, exchange=True))
     left = Contents({"liked": CONTENTS.sinks["liked"]}, shards=2, parallelism=2, levels=0)
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_a_sink_that_is_gone_leaves_the_others_what_they_have(spark: SparkSessio
 
 @pytest.mark.spark
 def test_what_else_lies_beside_the_checkpoints_is_none(spark: SparkSession, folder: Path) -> None:
-    """Other folders and files are passed over; without a folder there is no query."""
+    """Other folders and files are ignored, and without a folder there is no query."""
     assert recorded(spark, str(folder.parent)) == {}
     Checkpoint(spark, str(folder)).claim(CONTENTS)
     (folder.parent / "notes").mkdir()
@@ -169,7 +169,7 @@ def test_what_else_lies_beside_the_checkpoints_is_none(spark: SparkSession, fold
 
 @pytest.mark.spark
 def test_a_checkpoint_whose_note_was_torn_is_refused_and_known(spark: SparkSession, folder: Path) -> None:
-    """It may be dropped, unlike a folder of something else."""
+    """The folder of a damaged checkpoint may be dropped, unlike a folder with other files."""
     checkpoint = Checkpoint(spark, str(folder))
     assert not checkpoint.torn()
     checkpoint.claim(CONTENTS)
@@ -183,14 +183,14 @@ def test_a_checkpoint_whose_note_was_torn_is_refused_and_known(spark: SparkSessi
 
 @pytest.mark.spark
 def test_a_folder_that_cannot_be_is_told_in_words(spark: SparkSession, tmp_path: Path) -> None:
-    """A file stands where the folder should be made."""
+    """If a file is in the way of the folder, the message says so."""
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointFolderError, match="can create and write"):
         Checkpoint(spark, str(tmp_path / "file" / "sink")).claim(CONTENTS)
 
 
 def test_later_runs_have_greater_names() -> None:
-    """Also beyond nine, and after any of several."""
+    """Names of runs grow beyond nine, and after any of several earlier runs."""
     first = next_run()
     names = [first]
     for _ in range(20):
@@ -209,7 +209,7 @@ sinks:
 
 
 def divided(tmp_path: Path, sinks: Mapping[str, bool], before: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The sinks of each query of a job with these sinks, which are isolated or not."""
+    """Return the sinks of each query of a job; `sinks` says for each whether it is isolated."""
     lines = [
         f"  {name}: {{mode: append, sql: SELECT id FROM orders, isolated: {alone}}}" for name, alone in sinks.items()
     ]
@@ -250,14 +250,14 @@ def divided(tmp_path: Path, sinks: Mapping[str, bool], before: Mapping[str, Sequ
 def test_sinks_share_a_query_unless_they_are_isolated_or_came_later(
     tmp_path: Path, sinks: str, before: Mapping[str, str], wanted: Mapping[str, str]
 ) -> None:
-    """What has a checkpoint goes on in it; of the others, the isolated (in capitals) are alone, the rest together."""
+    """A sink with a checkpoint keeps it; other isolated sinks (in capitals) run alone, and the rest share a query."""
     recorded_before = {query: names.split() for query, names in before.items()}
     found = divided(tmp_path, {name: name.isupper() for name in sinks.split()}, recorded_before)
     assert {query: " ".join(names) for query, names in found.items()} == wanted
 
 
 def planned(tmp_path: Path, sql: str = SQL, ttl: str = "1d") -> PhysicalSink:
-    """The plan of a job."""
+    """Return the plan of a job."""
     file = tmp_path / "job.yaml"
     file.write_text(JOB.format(sql=sql, ttl=ttl))
     return plan(load(file, {}), "paid")
@@ -281,7 +281,7 @@ def test_what_changes_the_state_changes_the_fingerprint(tmp_path: Path, sql: str
 
 
 def test_what_leaves_the_state_alone_leaves_the_fingerprint_alone(tmp_path: Path) -> None:
-    """Layout of the text, names of tables in the query and the TTL may change; the mode of the sink may not."""
+    """Formatting, table aliases and the TTL do not change the fingerprint; the mode of the sink does."""
     before = fingerprint(planned(tmp_path))
     spelled = "select  o.id, o.amount, p.paid from orders as o inner join payments p on p.order_id = o.id"
     assert fingerprint(planned(tmp_path, spelled)) == before
@@ -292,7 +292,7 @@ def test_what_leaves_the_state_alone_leaves_the_fingerprint_alone(tmp_path: Path
 
 
 def test_a_policy_for_rows_that_fail_may_be_said_and_not_be_changed(tmp_path: Path) -> None:
-    """Until then the query has met none; under another policy its state would have others."""
+    """A policy may be added to a query that had none, because no row has failed yet; changing it alters the state."""
     computing = SQL.replace("o.amount", "1 / o.amount AS share")
 
     def facts(policy: str) -> Fingerprint:

@@ -1,4 +1,4 @@
-"""Two jobs that write one topic: the second is refused, until the first gives the topic up."""
+"""Two jobs that write to one topic: the second is refused until the first releases the topic."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 @pytest.fixture
 def job(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TopicJob:
-    """The job, which has not run yet."""
+    """A job that has not run yet."""
     monkeypatch.setenv("ROWKIND_PYTHON", sys.executable)
     monkeypatch.setenv("ROWKIND_STAND_IN", "nobody answers here")
     return TopicJob(spark, broker.bootstrap_servers, tmp_path, f"claims-{os.getpid()}-{tmp_path.name}", counts=COUNTS)
 
 
 def test_the_topic_of_another_job_is_refused_until_it_is_released(job: TopicJob) -> None:
-    """Whether the other job runs or not; the message says how to take the topic, and the job that had it stops."""
+    """The topic is refused whether the other job runs or not, and after `topics release` the other job is refused."""
     other = f"{job.name}-2"
     file = job.write(other)
     job.send(10)
@@ -42,7 +42,7 @@ def test_the_topic_of_another_job_is_refused_until_it_is_released(job: TopicJob)
     with pytest.raises(ClaimedTopicsError):
         job.runs(job=other, reset_state=True)
     with Rowkind(job.folder / "output", "topics", "release", str(file)) as release:
-        assert release.ended().output == f"took topic {job.topic('counts')} from job {job.name}\n", release.error
+        assert release.ended().output == f"took over topic {job.topic('counts')} from job {job.name}\n", release.error
     job.send(10)
     job.runs(job=other, upgrade=True)
     assert job.rows("counts") == job.right("counts")
@@ -51,7 +51,7 @@ def test_the_topic_of_another_job_is_refused_until_it_is_released(job: TopicJob)
 
 
 def test_a_topic_is_free_when_its_sink_is_gone_or_has_another_topic(job: TopicJob) -> None:
-    """The first start without the sink gives its topic up, for sinks that are written at least once too."""
+    """The first start without the sink releases its topic, even if the sink is written at least once."""
     job.sinks |= {"latest": {**LATEST, "delivery": "at_least_once", "isolated": True}}
     job.write()
     job.send(10)

@@ -1,4 +1,4 @@
-"""`rowkind dev`: a broker that stays, and a second one that must not harm it."""
+"""`rowkind dev`: a broker that keeps running, and a second one that must not harm it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.kafka
 
 
 def test_a_second_broker_is_refused_and_the_first_one_stays(tmp_path: Path) -> None:
-    """On the same port, or over the same folder: one line says so."""
+    """A second broker on the same port or over the same folder is refused in one line; the first one keeps running."""
     port, data, own = free_port(), tmp_path / "data", ("--registry-port", "0")
     with Rowkind(tmp_path / "output", "dev", *own, "--port", str(port), "--data", str(data)) as first:
         until(lambda: "Ctrl-C stops them" in first.output, "a broker", lambda: first.error)

@@ -1,4 +1,4 @@
-"""A job without a schema registry: its tables are JSON and Debezium's JSON, its results JSON."""
+"""A job without a schema registry: its tables are JSON and Debezium JSON, and its results are JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 SLOW = 200
 SQL = "SELECT o.id, o.customer, p.paid FROM orders o LEFT JOIN payments p ON o.id = p.order_id"
 PAID, LESS = "BOI=", "Arw="
-"""12.50 and 7.00 as Connect has decimals."""
+"""The decimals 12.50 and 7.00 in Kafka Connect's encoding."""
 
 
 class Topics:
-    """The topics of the job and its file."""
+    """The topics of the job, and the job file."""
 
     def __init__(self, servers: str, folder: Path) -> None:
         self.servers, self.folder, self.name = servers, folder, f"formats-{os.getpid()}"
@@ -37,7 +37,7 @@ class Topics:
         self.producer = Producer({"bootstrap.servers": servers})
 
     def job(self) -> Path:
-        """The job file."""
+        """Write the job file."""
         table = {"format": "json"}
         sink = {"format": "json", "sql": SQL}
         job = {
@@ -76,7 +76,7 @@ class Topics:
         return self.folder / "job.yaml"
 
     def order(self, op: str, number: int, before: Any, after: Any, partition: int = 0) -> None:
-        """An envelope as Debezium writes it without schemas, and what follows a delete."""
+        """Send an envelope as Debezium writes it without schemas, and a tombstone after a delete."""
         key = json.dumps({"id": number})
         rows = {
             name: None if row is None else {"id": number, "customer": row}
@@ -89,23 +89,23 @@ class Topics:
         self.producer.flush()
 
     def widen(self, table: str, partitions: int) -> None:
-        """Give a topic partitions, and wait until a producer knows of them."""
+        """Add partitions to a topic, and wait until a producer knows them."""
         name = f"{self.name}-{table}"
         self.admin.create_partitions([NewPartitions(name, partitions)])[name].result()
         self.producer = Producer({"bootstrap.servers": self.servers})
         until(lambda: len(self.producer.list_topics(name, 10).topics[name].partitions) == partitions, "partitions")
 
     def payment(self, value: str) -> None:
-        """A record as it is."""
+        """Send a record with this value."""
         self.producer.produce(f"{self.name}-payments", value)
         self.producer.flush()
 
     def rows(self, sink: str) -> Iterable[Any]:
-        """The records of a sink."""
+        """Return the records of a sink."""
         return committed({"bootstrap.servers": self.servers}, f"{self.name}-{sink}")
 
     def folded(self) -> dict[int, Any]:
-        """What the upsert topic stands for."""
+        """Return the rows that the upsert topic stands for, by id."""
         rows: dict[int, Any] = {}
         for record in self.rows("last"):
             number = json.loads(record.key())["payload"]["id"]
@@ -117,7 +117,7 @@ class Topics:
 
 
 def test_a_job_needs_no_registry(broker: Broker, tmp_path: Path) -> None:
-    """Its rows may gain members and its topics partitions while it runs; what is no row stops it with a reason."""
+    """Rows may gain members and topics partitions while the job runs; an invalid row stops it with a reason."""
     at = Topics(broker.bootstrap_servers, tmp_path)
     job = str(at.job())
     with Rowkind(tmp_path / "output", "topics", "create", job) as made:

@@ -1,4 +1,4 @@
-"""Functions of a job in Python, in a job that runs: what is said of a row that one of them fails on."""
+"""Python functions in a running job: how a row that a function fails on is reported."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ SINKS = {
 
 
 def test_an_error_in_a_function_names_the_row_and_the_line_of_python(broker: Broker, tmp_path: Path) -> None:
-    """The last words of the job, or the dead letter, have table, partition, offset and the line that failed."""
+    """The job's last words, or the dead letter, name the table, partition, offset and the line that failed."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"functions-{os.getpid()}")
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "own.py").write_text(CODE)
@@ -89,7 +89,7 @@ def test_an_error_in_a_function_names_the_row_and_the_line_of_python(broker: Bro
     job = shop.job(SINKS, **own, on_error="dead_letter")
     with _run(shop, job) as running:
         much = _rated(shop, 3, 3)
-        # A row that a function fails on is left out where it is called, not elsewhere.
+        # A row that a function fails on is missing only from the sinks that call the function.
         _until(
             running,
             results,
@@ -120,7 +120,7 @@ def test_an_error_in_a_function_names_the_row_and_the_line_of_python(broker: Bro
 
 
 def _at(part: str) -> str:
-    """Where in the code a line stands, and the line."""
+    """Return where a line is in the code, and the line."""
     (found,) = ((number, line) for number, line in enumerate(CODE.splitlines(), 1) if part in line)
     return f"at own.py:{found[0]}: {found[1].strip()}"
 

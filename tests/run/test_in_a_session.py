@@ -1,4 +1,4 @@
-"""`Job.start`: a job in a Spark session that somebody has made for something else."""
+"""`Job.start`: a job in a Spark session that was created for other work."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ print(*(each.what for each in running.status().incidents))
 
 @pytest.fixture
 def somebody(broker: Broker, tmp_path: Path) -> Iterator[tuple[Shop, subprocess.Popen[str]]]:
-    """A shop with a rating, and somebody's program that runs the job."""
+    """A shop with a rating, and a user's program that runs the job."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"session-{os.getpid()}-{tmp_path.name}")
     shop.row("ratings", "+I", rating_id=1, stars=5)
     shop.flush()
@@ -114,7 +114,7 @@ def somebody(broker: Broker, tmp_path: Path) -> Iterator[tuple[Shop, subprocess.
         process = subprocess.Popen(
             program, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
         )
-    # Who waits for a word of it does not wait for ever.
+    # The program is killed after a time, so that a test that reads its output does not wait indefinitely.
     end = threading.Timer(_SLOW_SECONDS, process.kill)
     end.start()
     yield shop, process
@@ -124,7 +124,7 @@ def somebody(broker: Broker, tmp_path: Path) -> Iterator[tuple[Shop, subprocess.
 
 
 def test_a_job_lives_in_somebodys_session(somebody: tuple[Shop, subprocess.Popen[str]], tmp_path: Path) -> None:
-    """It is stopped with its batch finished, goes on where it stood, and leaves the session its settings."""
+    """The job stops after its batch, continues where it stopped, and leaves the session's settings unchanged."""
     shop, process = somebody
     assert process.stdin
     assert process.stdout
@@ -151,14 +151,14 @@ def test_a_job_lives_in_somebodys_session(somebody: tuple[Shop, subprocess.Popen
     assert "this Spark session has been stopped" in told[1]
     assert "a job needs a session whose driver is this process" in told[2]
     assert len(written()) == 2
-    # A Python process of Spark's that is ended with its session may print a traceback of its own.
+    # A Python process of Spark may print its own traceback when its session is stopped.
     frames = [line for line in (tmp_path / "errors").read_text().splitlines() if line.startswith('  File "')]
     assert not [frame for frame in frames if "/rowkind/service/" in frame or "/rowkind/operators/" in frame]
     assert process.wait(60) == 0
 
 
 def test_a_session_with_another_python_is_refused(broker: Broker, tmp_path: Path) -> None:
-    """In a notebook Spark takes the path's Python, which has no Rowkind: that is said, and why a query fails."""
+    """With a Python that lacks Rowkind, as in notebooks, the start is refused, or the failed query says why."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"strange-{os.getpid()}-{tmp_path.name}")
     job = shop.job({"counted": COUNTED})
     venv.create(tmp_path / "venv", with_pip=False)

@@ -1,4 +1,4 @@
-"""How a job's life ends: by a signal while it starts, by a record that it may not tolerate."""
+"""How a job ends: by a signal while it starts, or by invalid records that it must not tolerate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shop(broker: Broker, tmp_path: Path) -> Shop:
 
 
 def run(shop: Shop, job: Path, *arguments: str) -> Rowkind:
-    """The job on any free port."""
+    """Run the job on any free port."""
     return Rowkind(shop.folder / "output", "run", str(job), "--port", "0", *arguments)
 
 
@@ -50,7 +50,7 @@ def test_a_record_that_may_not_be_tolerated_stops_the_job_with_its_place(shop: S
 
 
 def test_a_job_whose_records_are_no_rows_says_so_and_stops_where_it_should(shop: Shop) -> None:
-    """A hundred of them at once are told by `/healthz` and in the log; past `max_ratio` the job ends."""
+    """`/healthz` and the log report that almost all recent records are invalid; past `max_ratio` the job ends."""
     for _ in range(150):
         shop.tell("ratings", None, b"this is not Avro", [("op", b"+I")])
     shop.flush()
@@ -73,7 +73,7 @@ def test_a_job_whose_records_are_no_rows_says_so_and_stops_where_it_should(shop:
 
 
 def test_a_job_that_is_stopped_while_it_starts_ends_well(shop: Shop) -> None:
-    """SIGTERM before the first query: none is started, and the exit code is 0."""
+    """After SIGTERM before the first query, no query is started and the exit code is 0."""
     port = free_port()
     job = shop.job({"liked": LIKED})
     with Rowkind(shop.folder / "output", "run", str(job), "--port", str(port)) as starting:

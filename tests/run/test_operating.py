@@ -51,30 +51,30 @@ ROWS = [
 
 @dataclass
 class Scene:
-    """A job on a broker of its own, and what it says at the moment."""
+    """A job on its own broker, and the current contents of its job file."""
 
     folder: Path
     kafka: int
     says: dict[str, str] = field(default_factory=dict)
 
     def say(self, **what: object) -> None:
-        """Write the job file, with something else in it than before."""
+        """Write the job file with changed values."""
         self.says |= {name: str(value) for name, value in what.items()}
         (self.folder / "job.yaml").write_text(JOB.format(kafka=self.kafka, folder=self.folder, **self.says))
 
     def produce(self, *rows: Mapping[str, object]) -> None:
-        """Put rows into the job's table."""
+        """Send rows to the job's table."""
         lines = "\n".join(str(dict(row)).replace("'", '"') for row in rows)
         command = [sys.executable, "-m", "rowkind", "produce", str(self.folder / "job.yaml"), "orders"]
         subprocess.run(command, input=lines, text=True, check=True, stderr=subprocess.PIPE)
 
     def totals(self) -> dict[str, tuple[int, Decimal]]:
-        """What the result topic says."""
+        """Return the rows of the result topic, by customer."""
         rows = table(self.folder / "job.yaml", "totals").to_pylist()
         return {each["customer"]: (each["orders"], each["amount"]) for each in rows}
 
     def end(self) -> int:
-        """How far the result topic goes, markers of transactions included."""
+        """Return the end offset of the result topic, transaction markers included."""
         consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{self.kafka}", "group.id": "nobody"})
         try:
             return consumer.get_watermark_offsets(TopicPartition(self.says["topic"], 0), timeout=30)[1]
@@ -82,20 +82,20 @@ class Scene:
             consumer.close()
 
     def command(self, words: list[str]) -> Rowkind:
-        """A command of the page, with this job and these folders, on a port that is free."""
+        """Run a command of the page with this scene's job and folders, on a free port."""
         own = {"job.yaml": str(self.folder / "job.yaml"), "FOLDER": str(self.folder / "saved")}
         port = ["--port", "0"] if words[0] == "run" else []
         return Rowkind(self.folder / "output", *[own.get(word, word) for word in words], *port)
 
     def done(self, words: list[str]) -> str:
-        """What a command says that has nothing to wait for."""
+        """Run a command that ends without waiting, and return its output."""
         with self.command(words) as running:
             ended = running.ended(SLOW)
         assert ended.code == 0, ended.error
         return ended.output
 
     def runs(self, words: list[str], wanted: Mapping[str, tuple[int, str]], then: Callable[[], object] = str) -> None:
-        """Let the job run until its totals are these, do something, and stop it."""
+        """Run the job until its totals are `wanted`, call `then`, and stop the job."""
         whole = {name: (orders, Decimal(amount)) for name, (orders, amount) in wanted.items()}
         with self.command(words) as running:
             until(lambda: running.error.count("writing to topic") > 0, "a running query", lambda: running.error, SLOW)
@@ -128,7 +128,7 @@ def shown(page: str) -> list[list[str]]:
 
 
 def test_the_procedures_of_the_page(scene: Scene) -> None:
-    """A query is changed, Rowkind upgraded, state rescaled, saved and restored, and both topics are moved."""
+    """The page's commands change a query, upgrade Rowkind, rescale, save and restore state, and move both topics."""
     scene.runs(["run", "job.yaml"], {"Ada": (2, "19.50"), "Blaise": (1, "5.00")})
 
     scene.say(above=6)

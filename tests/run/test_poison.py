@@ -1,4 +1,4 @@
-"""A row on which an expression fails, from the failure to what is done about it."""
+"""A row on which an expression fails, from the failure to its resolution."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ SINKS = {
     },
 }
 WORTH = {(1, 20.0): 1, (3, 25.0): 1, (4, 50.0): 1}
-"""The result of the ratings, but for the one that fails."""
+"""The result of the ratings, without the rating that fails."""
 
 
 def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: Path) -> None:
-    """It says where, and goes on behind a record that is skipped, and by a policy; the rest is a dead letter."""
+    """The job names the row, continues after `rowkind skip`, and with a policy makes a dead letter of the next one."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"poison-{os.getpid()}")
     tables = {name: shop.table(name) for name in ("ratings", "orders")}
     tables["payments"] = shop.table("payments", exact=True)
@@ -69,7 +69,7 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
         assert _headers(letter)["__connect.errors.offset"] == str(bad.offset)
         _widens(shop)
         _until(running, results, worth=WORTH, share={(1, 3): 1})
-        # Deeper down, where a row has come of two records.
+        # In a later step, a row derives from two records.
         _payment(shop, "+I", 2, 0)
         assert "share.join_1: " in _ended(running)
 
@@ -84,7 +84,7 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
 
 
 def _refuses_rows_that_are_none(shop: Shop, job: Path, bad: Told) -> None:
-    """What cannot be skipped is refused with the reason."""
+    """An address that cannot be skipped is refused with the reason."""
     wrong = {
         "nonsense": "does not identify a row: expected STEP:PARTITION:OFFSET",
         "jh.yaml:0:30": "there is no step 'jh.yaml' in the job; available: ratings, orders, payments, share.",
@@ -101,7 +101,7 @@ def _refuses_rows_that_are_none(shop: Shop, job: Path, bad: Told) -> None:
 
 
 def _widens(shop: Shop) -> None:
-    """A producer has a column more from now on."""
+    """A producer adds a column."""
     wider = Record.of({**COLUMNS["ratings"], "text": "STRING"}, name="ratings")
     number = shop.registry.register(f"{shop.topic('ratings')}-value", wider)
     value = packed(wider, [{"rating_id": 4, "stars": 2, "text": "so so"}])[0]
@@ -110,7 +110,7 @@ def _widens(shop: Shop) -> None:
 
 
 def _goes_on_by_policy(shop: Shop, running: Rowkind, results: dict[str, Results], bad: Told, port: int) -> None:
-    """With `on_error: dead_letter` the row is a dead letter, the job goes on, and tells what had ended it before."""
+    """With `on_error: dead_letter` the row becomes a dead letter; the job continues and reports its earlier failure."""
     _until(running, results, worth=WORTH, share={(1, 3): 1})
     until(lambda: len(_letters(shop)) == 2, "the second dead letter", lambda: running.error, SLOW)
     _payment(shop, "-U", 2, 0)
@@ -127,7 +127,7 @@ def _goes_on_by_policy(shop: Shop, running: Rowkind, results: dict[str, Results]
 
 
 def _tells_a_broken_promise(shop: Shop, running: Rowkind, port: int) -> None:
-    """What its producer promises of a table, it need not keep: payment 2 is there."""
+    """A violated primary key is reported: payment 2 already exists."""
     again = _payment(shop, "+I", 2, 1)
     told = f"payments: the constraint primary_key is violated: the record at offset {again.offset}"
     until(lambda: told in get(port, "/healthz")[1], "the broken promise", lambda: running.error, SLOW)

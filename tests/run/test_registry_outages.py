@@ -1,4 +1,4 @@
-"""A registry that misbehaves while a job starts, and while it runs: waited for and told, whatever it does."""
+"""A registry that misbehaves while a job starts or runs: the job waits and says so, whatever the registry does."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ AT_START = ("hang", "page", "reset", "redirect", "store not ready")
 IN_A_BATCH = ("too many requests", "drip of the body", "page", "page not found", "reset", "redirect")
 SLOW = 240.0
 WORD_SECONDS = 12.0
-"""Within which a wait is told: five seconds, and what a busy machine takes."""
+"""The time within which a wait must be reported: 5 seconds, and an allowance for a busy machine."""
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[StrangeRegistry]:
-    """What serves the folder of the shop."""
+    """A registry over the shop's schema folder, which can misbehave."""
     with StrangeRegistry(tmp_path / "schemas") as serving:
         yield serving
 
 
 @pytest.fixture
 def shop(broker: Broker, tmp_path: Path) -> Shop:
-    """A shop in whose topics nothing has happened yet."""
+    """A shop without any events yet."""
     return Shop(broker.bootstrap_servers, tmp_path, f"registry-{os.getpid()}-{tmp_path.name}", 1)
 
 
 def rate(shop: Shop, number: int, *, new_schema: bool = False) -> None:
-    """A rating of three stars, if wanted under a schema that the job has not seen."""
+    """Send a rating of three stars, if `new_schema` is set under a schema that the job has not seen."""
     if not new_schema:
         shop.row("ratings", "+I", rating_id=number, stars=3)
     else:
@@ -72,13 +72,13 @@ def _has_read(port: int, rows: int) -> bool:
 
 
 def rows_read(port: int) -> int:
-    """How many rows the job has read."""
+    """Return how many rows the job has read."""
     found = re.findall(r"^rowkind_rows_in_total\{.*\} (.*)$", get(port, "/metrics")[1], re.MULTILINE)
     return sum(int(float(each)) for each in found)
 
 
 def waits(port: int) -> float:
-    """For how long the job has waited for the registry, as told to Prometheus."""
+    """Return for how many seconds the job has waited for the registry, from its metrics."""
     (found,) = re.findall(
         r'^rowkind_waiting_seconds\{.*system="registry".*\} (.*)$', get(port, "/metrics")[1], re.MULTILINE
     )
@@ -86,7 +86,7 @@ def waits(port: int) -> float:
 
 
 def test_a_registry_that_misbehaves_is_waited_for(shop: Shop, registry: StrangeRegistry) -> None:
-    """At the start, in a batch, and with SIGTERM meanwhile: it is named, nothing becomes a dead letter, all is read."""
+    """At the start, in a batch and on SIGTERM, the job names the registry, makes no dead letter and loses no row."""
     table = {name: value for name, value in shop.table("ratings").items() if name != "columns"}
     job = shop.job({"rated": RATED}, tables={"ratings": table}, registry={"url": registry.url, "timeout": 4})
     rate(shop, 0)

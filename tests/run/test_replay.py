@@ -1,4 +1,4 @@
-"""A start from an older checkpoint: results that depend on how rows were cut into batches, and when, stay right."""
+"""A start from an older checkpoint keeps results correct, even if they depend on batch boundaries and batch times."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 @pytest.fixture
 def job(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rewound:
-    """The job, which has not run yet."""
-    # The session's Python is a stand-in, which a start asks before any worker does.
+    """A job that has not run yet."""
+    # The session's Python is a stand-in, which a start checks before any worker exists.
     monkeypatch.setenv("ROWKIND_PYTHON", sys.executable)
     monkeypatch.setenv("ROWKIND_STAND_IN", "nobody answers here")
     return Rewound(spark, broker.bootstrap_servers, tmp_path, f"rewound-{os.getpid()}-{tmp_path.name}")
 
 
 def test_a_start_from_a_savepoint_goes_on_from_what_was_written(job: Rewound) -> None:
-    """Late rows are late again, lookups find what they found, rows stay in their windows and in their order."""
+    """Late rows are late again, lookups return the same rows, and rows keep their windows and their order."""
     with job.running() as running:
         job.event(10)
         job.send("r", "+I", k=1, v="a")
@@ -69,16 +69,16 @@ def test_a_start_from_a_savepoint_goes_on_from_what_was_written(job: Rewound) ->
     for sink, changes in before.items():
         assert set(changes) <= set(job.written(sink)), f"what was written to {sink} stays"
     job.check()
-    # Nothing comes: the state that the job reports is all of it, and not that of the shards which a row has touched.
+    # No rows arrive. The reported state must be all of it, not only the state of shards that a row has touched.
     with job.running() as running:
         until(lambda: bool(state_rows(running)), "a report of its state", running.metrics, SLOW)
-        # What goes by time may have something to do meanwhile.
+        # Operators that depend on time may change their state meanwhile.
         assert all(state_rows(running)[sink] == kept[sink] > 0 for sink in ("looked", "newest"))
     job.check()
 
 
 def test_a_sink_that_is_written_at_least_once_is_replayed_too(job: Rewound) -> None:
-    """Its batches are on record as well; rows stay in the windows of processing time that they were written in."""
+    """Its batches are recorded too, and rows stay in the windows of processing time under which they were written."""
     job.sinks = {"windows": {**SINKS["windows"], "delivery": "at_least_once"}}
     job.write_job()
     with job.running() as running:
@@ -97,7 +97,7 @@ def test_a_sink_that_is_written_at_least_once_is_replayed_too(job: Rewound) -> N
 
 
 def _refused(job: Rewound, error: type[RunError], words: str) -> None:
-    """A start is refused, and nothing is written."""
+    """Check that a start is refused and nothing is written."""
     before = {sink: job.written(sink) for sink in job.sinks}
     with pytest.raises(error, match=words) as raised, job.running() as running:
         running.wait(SLOW)
@@ -106,7 +106,7 @@ def _refused(job: Rewound, error: type[RunError], words: str) -> None:
 
 
 def _rebuilt(job: Rewound, **options: bool) -> None:
-    """A start rebuilds the state, and goes on."""
+    """Check that a start rebuilds the state and continues."""
     with job.running(**options) as running:
         until(lambda: running.wait(0.1) or running.ready, "the end of the rebuild", running.metrics, SLOW)
         job.event(400)
@@ -116,7 +116,7 @@ def _rebuilt(job: Rewound, **options: bool) -> None:
 
 
 def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pytest.LogCaptureFixture) -> None:
-    """State is rebuilt from topics that are whole; otherwise a start is refused, and `--reset-state` rebuilds it."""
+    """State is rebuilt from complete topics; without them the start is refused, and `--reset-state` rebuilds it."""
     with job.running() as running:
         job.event(10)
         job.batch(running)
@@ -130,7 +130,7 @@ def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pyt
         job.send("notes", "+I", id=1, k=1, note="a")
         job.batch(running)
     job.check()
-    # The savepoint is further behind than batches are on record.
+    # The savepoint is older than the oldest recorded batch.
     job.forget_batches()
     job.set_back("savepoint")
     caplog.clear()
@@ -145,9 +145,9 @@ def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pyt
     job.forget_batches()
     job.forget_rows("events", 1)
     job.set_back("second")
-    _refused(job, ReplayError, r"batch \d+ is no longer on record.*-events can be read again(.|\n)*--reset-state")
+    _refused(job, ReplayError, r"batch \d+ is no longer recorded.*-events can be read again(.|\n)*--reset-state")
     _rebuilt(job, reset_state=True)
-    # By now the results are of another checkpoint.
+    # By now the results belong to another checkpoint.
     job.set_back("savepoint")
     _refused(job, StrangeCheckpointError, "--reset-state")
     _rebuilt(job, reset_state=True)
@@ -164,7 +164,7 @@ def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pyt
 
 
 def test_a_savepoint_begins_a_job_that_has_changed(job: Rewound) -> None:
-    """Sinks whose SQL is the same replay what was written of them, and the changed one gets its new result."""
+    """Sinks with unchanged SQL replay what was written, and the changed sink gets its new result."""
     with job.running() as running:
         job.event(10)
         job.send("r", "+I", k=1, v="a")

@@ -1,4 +1,4 @@
-"""The round of the first hour, with one's own rows: its job, commands, rows, and what it says that comes of them."""
+"""The example of docs/tutorials/first-hour.md: its job, commands and rows, and the output that the page shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOW = 200
 
 
 def test_the_round_of_the_first_hour(tmp_path: Path) -> None:
-    """A broker, topics, the job, rows in and changes out, with nothing else."""
+    """The page's commands start a broker, create topics, run the job, produce rows and show the changes."""
     section = PAGE[PAGE.index("## Run one of your own") : PAGE.index("## Try a query without Kafka")]
     job, commands, rows, shown = re.findall(r"```\w*\n(.*?)```", section, re.DOTALL)
     kafka, registry = free_port(), free_port()
@@ -50,7 +50,7 @@ def test_the_round_of_the_first_hour(tmp_path: Path) -> None:
             assert _settings(kafka, topic)["cleanup.policy"].value == "compact"
         put(*lines[:2])
         with Rowkind(output, *run, "--port", "0") as running, Rowkind(output, *consume) as seen:
-            # Where the second row is the first of its partition, it may be in a batch of its own.
+            # If the second row is the first of its partition, it may be in a separate batch.
             until(lambda: '"19.50"' in seen.output, "the first total", lambda: running.error + seen.error, SLOW)
             begun = seen.output.count("\n") - 1
             put(lines[2])

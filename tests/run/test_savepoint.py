@@ -1,4 +1,4 @@
-"""What cannot be saved or begun with: each is refused, and nothing is touched."""
+"""Savepoints that cannot be written or restored are refused, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def job(tmp_path: Path) -> Job:
 
 
 def claimed(spark: SparkSession, folder: Path) -> None:
-    """Leave a checkpoint of the job's query below this folder."""
+    """Create a checkpoint of the job's query below this folder."""
     Checkpoint(spark, str(folder / "shop" / "main")).claim(Contents({"all": {}}, shards=2, parallelism=2, levels=0))
 
 
 def test_a_job_that_has_never_run_has_nothing_to_save(spark: SparkSession, job: Job, tmp_path: Path) -> None:
-    """It is refused, and leaves no folder."""
+    """The savepoint is refused, and no folder is created."""
     with pytest.raises(SavepointError, match="there is nothing to save: job shop has no checkpoint") as refused:
         saved(spark, job, str(tmp_path / "saved"))
     assert refused.value.exit_code == REFUSED
@@ -48,7 +48,7 @@ def test_a_job_that_has_never_run_has_nothing_to_save(spark: SparkSession, job: 
 
 
 def test_a_savepoint_is_not_written_over(spark: SparkSession, job: Job, tmp_path: Path) -> None:
-    """What is there stays as it is."""
+    """The existing savepoint is left unchanged."""
     claimed(spark, tmp_path / "checkpoint")
     (tmp_path / "saved" / "shop").mkdir(parents=True)
     with pytest.raises(SavepointError, match="already exists"):
@@ -57,7 +57,7 @@ def test_a_savepoint_is_not_written_over(spark: SparkSession, job: Job, tmp_path
 
 
 def test_a_folder_that_will_not_do_is_a_savepoints(spark: SparkSession, job: Job, tmp_path: Path) -> None:
-    """The message is about what was named for the savepoint, and not about the checkpoint of the job file."""
+    """The message names the savepoint folder, and not the checkpoint folder of the job file."""
     claimed(spark, tmp_path / "checkpoint")
     file = tmp_path / "file"
     file.touch()
@@ -70,14 +70,14 @@ def test_a_folder_that_will_not_do_is_a_savepoints(spark: SparkSession, job: Job
 
 
 def test_a_savepoint_that_is_not_there_is_refused(spark: SparkSession, job: Job, tmp_path: Path) -> None:
-    """The job is left without a checkpoint, so that it can begin with another one."""
+    """The job is left without a checkpoint, so that it can start from another savepoint."""
     with pytest.raises(SavepointError, match="there is no savepoint of job shop"):
         restore(spark, job, str(tmp_path / "nowhere"), Works())
     assert not (tmp_path / "checkpoint").exists()
 
 
 def test_a_savepoint_that_was_not_saved_to_its_end_is_refused(spark: SparkSession, job: Job, tmp_path: Path) -> None:
-    """The mark in it says so, and nothing of it is taken."""
+    """The savepoint's marker of an incomplete copy is found, and nothing is restored."""
     claimed(spark, tmp_path / "saved")
     (tmp_path / "saved" / "shop" / "rowkind.half-full").touch()
     with pytest.raises(SavepointError, match=r"the savepoint .* is incomplete"):

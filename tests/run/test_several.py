@@ -1,4 +1,4 @@
-"""Several jobs in one service: they come and go with their files, change with them, and fail alone."""
+"""Several jobs in one service: they start, change and end with their files, and fail independently."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def shop(broker: Broker, tmp_path: Path) -> Shop:
 
 
 class Folder:
-    """The folder of job files, as Kubernetes mounts a ConfigMap.
+    """A folder of job files, as Kubernetes mounts a ConfigMap.
 
-    What is in it are links through `..data` into a folder with the files of one version. A new version is a new folder,
-    to which `..data` leads at once; links that are new come after that, and those that lead nowhere go.
+    Its files are links through `..data` into a folder with the files of one version. A new version is a new folder, and
+    `..data` is switched to it in one step. After that, links for new files are added and links without a target are
+    removed.
     """
 
     def __init__(self, shop: Shop) -> None:
@@ -50,17 +51,17 @@ class Folder:
         self._versions = itertools.count()
 
     def write(self, name: str, sql: str, comment: str = "", **sink: Any) -> None:
-        """The file of a job of that name, with one sink, whose topic has the name too."""
+        """Write the file of a job with this name and one sink, whose topic has the same name."""
         job = json.loads(self.shop.job({name: {"mode": "retract", "sql": sql, **sink}}).read_text())
         job |= {"job": f"{self.shop.name}-{name}", "registry": {"folder": str(self.shop.folder / "schemas")}}
         self.put(name, f"# {comment}\n{json.dumps(job)}")
 
     def put(self, name: str, text: str) -> None:
-        """A file with any text."""
+        """Write a file with any text."""
         self._swap(self._files | {f"{name}.yaml": text})
 
     def take(self, name: str) -> None:
-        """The file goes."""
+        """Remove the file."""
         self._swap({file: text for file, text in self._files.items() if file != f"{name}.yaml"})
 
     def _swap(self, files: dict[str, str]) -> None:
@@ -79,7 +80,7 @@ class Folder:
 
 
 def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
-    """One service: what happens to one job is told, and never happens to another."""
+    """What happens to one job of a service is reported, and does not affect another job."""
     jobs = Folder(shop)
     jobs.write("good", GOOD)
     jobs.put("broken", "job: broken")
@@ -88,7 +89,7 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
     with Rowkind(shop.folder / "output", *arguments) as service:
         _holds(service, good, {(3, 3), (4, 4), (5, 5)})
         _tells_of_a_refused_file(service)
-        # The refused one is mended, under another job's topics; both have pages and metrics of their own.
+        # The refused file is replaced by a valid job with other topics. Both jobs have their own pages and metrics.
         jobs.take("broken")
         jobs.write("pieces", PIECES, key="item")
         _holds(service, pieces, {("pen", 10)})
@@ -97,7 +98,7 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
             assert get(service.port, f"/jobs/{shop.name}-{name}/")[0] == 200
             assert f'rowkind_up{{name="{shop.name}-{name}",query="main"}} 1.0' in get(service.port, "/metrics")[1]
             assert f"{shop.name}-{name}" in get(service.port, "/")[1]
-        # A killed one is started again. The other has not noticed.
+        # A killed job is restarted; the other job is not affected.
         processes = mains(service)
         os.kill(processes[f"{shop.name}-pieces"], signal.SIGKILL)
         shop.row("stock", "+U", item="pen", pieces=9)
@@ -106,18 +107,18 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
         assert mains(service)[f"{shop.name}-good"] == processes[f"{shop.name}-good"]
         _keeps_to_the_old_text(shop, service, jobs, good)
         processes = mains(service)
-        # A changed query is cut over.
+        # A job whose query has changed is cut over.
         jobs.write("good", BETTER)
         _holds(service, good, {(5, 5)})
         assert mains(service)[f"{shop.name}-good"] != processes[f"{shop.name}-good"]
-        # A file that goes takes its job with it.
+        # Removing a file ends its job.
         jobs.take("pieces")
         until(lambda: f"{shop.name}-pieces" not in get(service.port, "/")[1], "one job", lambda: service.error)
         service.terminate()
         ended = service.ended()
         assert ended.code == 0, ended.error
         assert "Traceback" not in ended.error
-        # Writers, and what they are forked from, end behind the last that could ask them for something.
+        # Writers and the processes that fork them end after the last process that could use them.
         until(lambda: service.members() == [], "the end of all processes", lambda: service.error)
     assert not good.flaws
     assert not pieces.flaws
@@ -128,7 +129,7 @@ def _holds(service: Rowkind, results: Results, rows: set[tuple[Any, ...]]) -> No
 
 
 def _tells_of_a_refused_file(service: Rowkind) -> None:
-    """One file is refused, and says why; the job beside it runs."""
+    """A refused file is reported with the reason, and the other job runs."""
     until(lambda: get(service.port, "/readyz")[0] == 503, "a job that is missing", lambda: service.error)
     assert "broken.yaml" in get(service.port, "/readyz")[1]
     assert get(service.port, "/healthz")[0] == 200
@@ -136,13 +137,13 @@ def _tells_of_a_refused_file(service: Rowkind) -> None:
 
 
 def _keeps_to_the_old_text(shop: Shop, service: Rowkind, jobs: Folder, good: Results) -> None:
-    """A changed text that says the same changes nothing; one that is refused neither, and is told."""
+    """A file that changes only in formatting or that is refused leaves the job running; the refusal is reported."""
     process = mains(service)[f"{shop.name}-good"]
     jobs.write("good", GOOD, comment="as before")
     jobs.write("good", "SELECT no_such_column FROM ratings")
     until(lambda: "no_such_column" in get(service.port, "/")[1], "what is wrong", lambda: service.error)
     assert mains(service)[f"{shop.name}-good"] == process
-    # Nor does that keep the job from being started again as it was.
+    # The refused file does not keep the job from being restarted as it was.
     os.kill(process, signal.SIGKILL)
     shop.row("ratings", "+I", rating_id=6, stars=3)
     shop.flush()
@@ -151,7 +152,7 @@ def _keeps_to_the_old_text(shop: Shop, service: Rowkind, jobs: Folder, good: Res
 
 
 def mains(service: Rowkind) -> dict[str, int]:
-    """The process of each job, by the job's name."""
+    """Return the main process of each job, by the job's name."""
     found = {}
     for pid in service.members():
         words = Path("/proc", str(pid), "cmdline").read_text().split("\0")
@@ -161,7 +162,7 @@ def mains(service: Rowkind) -> dict[str, int]:
 
 
 def test_a_folder_without_any_job_is_refused(tmp_path: Path) -> None:
-    """With exit code 2, and what was looked for."""
+    """A folder without job files ends the service with exit code 2, and the message says that a job file is missing."""
     (tmp_path / "jobs").mkdir()
     with Rowkind(tmp_path / "output", "run", str(tmp_path / "jobs"), "--port", "0") as service:
         ended = service.ended()
@@ -170,7 +171,7 @@ def test_a_folder_without_any_job_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_job_that_keeps_ending_says_why_while_it_is_started_again(tmp_path: Path) -> None:
-    """On its page and on that of all jobs, as JSON and by both probes; one that is refused does so, too."""
+    """Its own page, the overview, the JSON status and both probes give the reason; so they do for a refused file."""
     jobs = tmp_path / "jobs"
     jobs.mkdir()
     tables = {"orders": {"format": "json", "mode": "append", "columns": {"id": "BIGINT"}}}

@@ -1,4 +1,4 @@
-"""The sinks of one job: how they stand to each other, batch by batch, and when one comes, goes or changes."""
+"""The sinks of one job: how they agree after each batch, and how they are added, removed and changed."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ COUNTED = {"mode": "retract", "sql": "SELECT stars, COUNT(*) AS ratings FROM rat
 
 @pytest.fixture
 def shop(broker: Broker, tmp_path: Path) -> Shop:
-    """A shop in which nothing has happened yet."""
+    """A shop without any events yet."""
     return Shop(broker.bootstrap_servers, tmp_path, f"sinks-{os.getpid()}-{tmp_path.name}")
 
 
 def run(shop: Shop, job: Path, *arguments: str) -> Rowkind:
-    """The job on any free port."""
+    """Run the job on any free port."""
     return Rowkind(shop.folder / "output", "run", str(job), "--port", "0", *arguments)
 
 
 @pytest.mark.parametrize("atomic", [True, False])
 def test_the_sinks_of_a_job_stand_at_the_same_place_after_every_batch(shop: Shop, atomic: bool) -> None:
-    """A job that is stopped in the middle has both results of the same rows; with `atomic`, at every commit."""
+    """A job stopped midway has written both results for the same rows; with `atomic`, this holds at every commit."""
     shop.happens(order_book(6_000, 7))
     job = shop.job({"bought": ORDERS, "sums": SUMS}, atomic=atomic, batch={"max_rows": 40})
     with run(shop, job) as running:
@@ -61,11 +61,11 @@ def test_the_sinks_of_a_job_stand_at_the_same_place_after_every_batch(shop: Shop
 
 
 def _states(shop: Shop, sink: str) -> list[Counter[Values]]:
-    """The rows that a topic of one partition stands for after each of its transactions."""
+    """Return the rows that a topic of one partition stands for after each of its transactions."""
     results, states, last = Results(shop, sink), [], None
     try:
         for message in committed({"bootstrap.servers": shop.servers}, results.topic):
-            # The marker of a commit takes an offset.
+            # A commit marker takes an offset.
             if last is not None and message.offset() > last + 1:
                 states.append(results.live)
             results.apply(message)
@@ -77,14 +77,14 @@ def _states(shop: Shop, sink: str) -> list[Counter[Values]]:
 
 
 def _summed(orders: Counter[Values]) -> Counter[Values]:
-    """What the sums should be of these orders."""
+    """Return the sums that belong to these orders."""
     amounts: list[Decimal] = [amount for _, amount in orders.elements()]
     return Counter({(len(amounts), sum(amounts)): 1})
 
 
 def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
-    """What stays goes on, a new sink reads from the start, a changed one is rebuilt on request, or all of them."""
-    # One story, since each start takes a while. SIGINT ends a job as SIGTERM does.
+    """Unchanged sinks continue, a new sink reads from the start, and changed sinks are rebuilt on request."""
+    # One long test, since each start takes a while. SIGINT ends a job as SIGTERM does.
     for number, stars in ((1, 5), (2, 3)):
         shop.row("ratings", "+I", rating_id=number, stars=stars)
     shop.flush()
@@ -94,7 +94,7 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
         assert job.ended().code == 0, job.error
     shop.row("ratings", "+I", rating_id=3, stars=5)
     shop.flush()
-    # Without the only sink that has a stage of its own.
+    # The job loses its only sink that has a stage.
     later = shop.job({"liked": LIKED, "stars": STARS})
     with run(shop, later) as job:
         _have(shop, job, liked=3, stars=3)
@@ -112,7 +112,8 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
     assert (_written(shop, "liked"), _written(shop, "stars")) == (3, 3)
     _would_be_rebuilt(shop, changed)
     with run(shop, changed, "--upgrade") as job:
-        # One row is taken back, another one moves: a row without a key lies where its bytes say, which are others now.
+        # One row is retracted. Another one moves to another partition: a row without a key is placed by its bytes, and
+        # these have changed.
         _have(shop, job, liked=6, stars=3)
         assert _queries(shop) == {"main", "stars"}
         job.terminate()
@@ -128,7 +129,7 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
 
 
 def _is_refused(shop: Shop, changed: Path) -> None:
-    """The job does not start on a checkpoint of another query, and says what has changed."""
+    """Check that the job does not start on a checkpoint of another query, and says what has changed."""
     with run(shop, changed) as job:
         ended = job.ended(SLOW)
     assert ended.code == 2, ended.error
@@ -139,7 +140,7 @@ def _is_refused(shop: Shop, changed: Path) -> None:
 
 
 def _would_be_rebuilt(shop: Shop, changed: Path) -> None:
-    """`rowkind diff` says what an upgrade does."""
+    """Check that `rowkind diff` says what an upgrade would do."""
     with Rowkind(shop.folder / "output", "diff", str(changed)) as asked:
         told = asked.ended(SLOW)
     assert told.code == 0, told.error
@@ -150,7 +151,7 @@ def _would_be_rebuilt(shop: Shop, changed: Path) -> None:
 
 
 def test_a_job_whose_topic_is_made_anew(shop: Shop, admin: AdminClient) -> None:
-    """It stops and says why; where that is wished it begins anew, and what was made of the old rows is taken back."""
+    """The job stops with the reason; with `on_recreated: restart` it reads again and retracts the old results."""
     for number in (1, 2):
         shop.row("ratings", "+I", rating_id=number, stars=5)
     shop.flush()
@@ -182,7 +183,7 @@ def test_a_job_whose_topic_is_made_anew(shop: Shop, admin: AdminClient) -> None:
 
 
 def made_anew(shop: Shop, admin: AdminClient, table: str) -> None:
-    """A topic of the shop's is deleted and made again."""
+    """Delete a topic of the shop and create it again."""
     name = shop.topic(table)
     admin.delete_topics([name])[name].result()
     until(lambda: name not in admin.list_topics(timeout=10).topics, "the end of the topic")
@@ -191,7 +192,7 @@ def made_anew(shop: Shop, admin: AdminClient, table: str) -> None:
 
 
 def _have(shop: Shop, job: Rowkind, **wanted: int) -> None:
-    """Wait until each of these topics has so many records."""
+    """Wait until each of these topics has this number of records."""
 
     def done() -> bool:
         assert job.running, job.error
@@ -201,10 +202,10 @@ def _have(shop: Shop, job: Rowkind, **wanted: int) -> None:
 
 
 def _written(shop: Shop, sink: str) -> int:
-    """How many records a result topic has."""
+    """Return the number of records in a result topic."""
     return len(committed({"bootstrap.servers": shop.servers}, shop.topic(sink)))
 
 
 def _queries(shop: Shop) -> set[str]:
-    """The queries that have a checkpoint."""
+    """Return the queries that have a checkpoint."""
     return {folder.name for folder in (shop.checkpoint / shop.name).iterdir()}

@@ -1,6 +1,6 @@
-"""A job that goes by time, on a real broker: watermarks of partitions, final windows, rows that leave by the clock.
+"""A job with watermarks on a real broker: partition watermarks, final windows and rows that expire by the clock.
 
-One story, since each start takes a while.
+One long test, since each start takes a while.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 SLOW = 200
 START = datetime(2026, 1, 1, tzinfo=UTC)
 IDLE = 4.0
-"""Seconds without rows from when on a partition holds nothing back; so many, because a batch may take one."""
+"""Seconds without rows after which a partition no longer delays the watermark.
+
+A batch may take a few seconds, so this must be longer.
+"""
 
 WINDOWS = (
     "SELECT k, window_start, COUNT(*) AS n, SUM(v) AS s "
@@ -45,7 +48,7 @@ Row = tuple[Any, ...]
 
 
 class Topics:
-    """The topic of events with three partitions, those of the results, and what the job should have made of it."""
+    """The topic of events with three partitions, the result topics, and the results that the job must produce."""
 
     def __init__(self, servers: str, folder: Path) -> None:
         self.servers, self.folder, self.name = servers, folder, f"time-{os.getpid()}"
@@ -70,11 +73,11 @@ class Topics:
         )
 
     def topic(self, name: str) -> str:
-        """The name of one of its topics."""
+        """Return the name of one of the topics."""
         return f"{self.name}-{name}"
 
     def job(self, sinks: Mapping[str, Any], **settings: Any) -> Path:
-        """The job file."""
+        """Write the job file."""
         columns = {"id": "BIGINT NOT NULL", "k": "INT NOT NULL", "v": "BIGINT", "ts": "TIMESTAMP", "seen": "TIMESTAMP"}
         job = {
             "job": self.name,
@@ -98,7 +101,7 @@ class Topics:
         return self.folder / "job.yaml"
 
     def send(self, partition: int, *seconds: float, seen: datetime | None = None, late: bool = False) -> None:
-        """Rows of these times, in seconds from the start, of two keys in turn."""
+        """Send rows with these times, in seconds from the start, alternating between two keys."""
         for second in seconds:
             self.sent += 1
             k, v, ts = self.sent % 2, self.sent % 7, START + timedelta(seconds=second)
@@ -110,7 +113,7 @@ class Topics:
         assert self.producer.flush(30) == 0
 
     def windows(self, until_second: float = float("inf")) -> Counter[Row]:
-        """The windows that end until then."""
+        """Return the expected rows of all windows that end by then."""
         count: Counter[tuple[int, int]] = Counter()
         sums: Counter[tuple[int, int]] = Counter()
         for k, v, end in self.accepted:
@@ -119,7 +122,7 @@ class Topics:
         return Counter((k, end, n, sums[k, end]) for (k, end), n in count.items() if end <= until_second)
 
     def messages(self, name: str) -> list[Message]:
-        """All that is committed in a topic."""
+        """Return all committed records of a topic."""
         topic = self.topic(name)
         partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
         for partition in sorted(partitions):
@@ -138,11 +141,11 @@ class Topics:
         return self._found[name]
 
     def final(self) -> Counter[Row]:
-        """The final rows there are."""
+        """Return the final rows that were written."""
         return Counter(window(json.loads(each.value())) for each in self.messages("final"))
 
     def in_order(self) -> list[int]:
-        """The rows that came in the order of their time. Fails where they did not."""
+        """Return the ids of the rows written in the order of their time. Fails if a row is out of order."""
         found, last = [], dict[int, datetime]()
         for each in self.messages("ordered"):
             row, partition = json.loads(each.value()), each.partition()
@@ -153,50 +156,50 @@ class Topics:
         return sorted(found)
 
     def changed(self) -> Counter[Row]:
-        """The rows that the upsert topic stands for."""
+        """Return the rows that the upsert topic stands for."""
         last = {each.key(): each.value() for each in self.messages("changes")}
         return Counter(window(json.loads(value)) for value in last.values() if value is not None)
 
     def recent(self) -> dict[int, list[str]]:
-        """The kinds of changes of each row that comes and goes."""
+        """Return the row kinds of the changes of each row in `recent`."""
         kinds = defaultdict(list)
         for each in sorted(self.messages("recent"), key=lambda message: message.timestamp()[1]):
             kinds[json.loads(each.value())["id"]].append(dict(each.headers())["op"].decode())
         return dict(kinds)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 def window(row: Mapping[str, Any]) -> Row:
-    """A row of a result, with the seconds from the start for the window's end."""
+    """Return a result row, with the end of its window in seconds from the start."""
     begin = datetime.fromisoformat(row["window_start"]) - START
     return row["k"], round(begin.total_seconds()) + 10, row["n"], row["s"]
 
 
 @pytest.fixture
 def topics(broker: Broker, tmp_path: Path) -> Iterator[Topics]:
-    """Topics in which nothing has happened yet."""
+    """Topics without any events yet."""
     made = Topics(broker.bootstrap_servers, tmp_path)
     yield made
     made.close()
 
 
 def run(topics: Topics, job: Path, *arguments: str) -> Rowkind:
-    """The job on any free port."""
+    """Run the job on any free port."""
     return Rowkind(topics.folder / "output", "run", str(job), "--port", "0", *arguments)
 
 
 def metric(job: Rowkind, name: str) -> float | None:
-    """The sum of the samples of a metric; None where there is none yet."""
+    """Return the sum of the samples of a metric; None if it has no sample yet."""
     page = get(job.port, "/metrics")[1]
     found = [float(value) for value in re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", page, re.MULTILINE)]
     return sum(found) if found else None
 
 
 def has(job: Rowkind, done: Any, wanted: Any, what: str) -> None:
-    """Wait until `done()` is what is wanted."""
+    """Wait until `done()` equals `wanted`."""
 
     def there() -> bool:
         assert job.running, job.error
@@ -206,13 +209,13 @@ def has(job: Rowkind, done: Any, wanted: Any, what: str) -> None:
 
 
 def watermark(job: Rowkind) -> float | None:
-    """The watermark in seconds from the start."""
+    """Return the watermark, in seconds from the start."""
     found = metric(job, "rowkind_watermark_timestamp_seconds")
     return None if found is None else found - START.timestamp()
 
 
 def stop(job: Rowkind) -> None:
-    """It ends at once, whatever it waits for."""
+    """Stop the job, which must end with exit code 0 whatever it is waiting for."""
     began = time.monotonic()
     job.terminate()
     assert job.ended(SLOW).code == 0, job.error
@@ -220,34 +223,34 @@ def stop(job: Rowkind) -> None:
 
 
 def test_time_passes(topics: Topics) -> None:
-    """See the steps; what is final comes once, exactly, whatever happens to the job meanwhile."""
+    """Final rows are written exactly once, whatever happens to the job; the steps below say more."""
     began = time.monotonic()
 
     def lap(what: str) -> None:
         print(f"{time.monotonic() - began:6.1f} {what}")
 
-    # A job without anything that goes by time.
+    # A job without any operator that depends on time.
     topics.send(0, 1, 2)
     with run(topics, topics.job(PLAIN)) as job:
         has(job, lambda: len(topics.messages("plain")), 2, "the first rows")
         assert metric(job, "rowkind_watermark_timestamp_seconds") is None
         stop(job)
     lap("plain")
-    # It gets sinks that do. No row is sent that would be late for ORDER BY, which lets it go first of all, if the one
-    # before it were in a batch of its own.
+    # The job gets sinks that depend on time. No row is sent that would be late for ORDER BY if the row before it were
+    # in a separate batch: ORDER BY would drop it before all else.
     with run(topics, topics.job(PLAIN | TIMED), "--upgrade") as job:
         has(job, topics.changed, topics.windows(), "the first window")
         lap("changes are there")
         for step in (_an_idle_partition, _the_slowest_partition, _a_late_row, _rows_that_leave, _nothing_to_do):
             step(topics, job)
             lap(step.__name__)
-        # It is killed with rows under way.
+        # The job is killed while rows are being processed.
         topics.send(0, 61, 62, 63)
         topics.send(1, 62, 71, seen=datetime.now(UTC))
         time.sleep(0.3)
         job.kill()
     lap("killed")
-    # Meanwhile its state is to move to other partitions, and what it knows of time with it.
+    # Meanwhile its parallelism has changed, so its state moves to other partitions, and its watermarks with it.
     topics.send(0, 64, 82)
     with run(topics, topics.job(PLAIN | TIMED, parallelism=4), "--upgrade") as job:
         has(job, topics.changed, topics.windows(), "all windows")
@@ -265,7 +268,7 @@ def test_time_passes(topics: Topics) -> None:
 
 
 def _an_idle_partition(topics: Topics, job: Rowkind) -> None:
-    """Partition 2 holds back what the others have passed, until it is idle; no row is needed for that."""
+    """Partition 2 delays results that the others have passed until it is idle; no row is needed for that."""
     now = time.time()
     topics.send(0, 22, 23)
     topics.send(1, 24)
@@ -279,7 +282,7 @@ def _an_idle_partition(topics: Topics, job: Rowkind) -> None:
 
 
 def _the_slowest_partition(topics: Topics, job: Rowkind) -> None:
-    """Where all have rows, what the slowest has passed is final."""
+    """If all partitions have rows, a window is final once the slowest partition has passed it."""
     topics.send(0, 52)
     topics.send(1, 52)
     topics.send(2, 52)
@@ -287,7 +290,7 @@ def _the_slowest_partition(topics: Topics, job: Rowkind) -> None:
 
 
 def _a_late_row(topics: Topics, job: Rowkind) -> None:
-    """Late is what the watermark has passed: for the windows and for ORDER BY."""
+    """A row is late if the watermark has passed it, both for windows and for ORDER BY."""
     topics.send(1, 19, late=True)
     has(job, lambda: metric(job, "rowkind_late_rows_total"), 2, "a late row")
     has(job, lambda: len(topics.messages("letters")), 2, "dead letters")
@@ -296,14 +299,14 @@ def _a_late_row(topics: Topics, job: Rowkind) -> None:
 
 
 def _rows_that_leave(topics: Topics, job: Rowkind) -> None:
-    """Rows leave by the clock."""
+    """Rows are retracted when the clock has passed them."""
     topics.send(2, 53, 54, seen=datetime.now(UTC))
     came = topics.sent - 1, topics.sent
     has(job, topics.recent, {each: ["+I", "-D"] for each in came}, "rows that come and go")
 
 
 def _nothing_to_do(topics: Topics, job: Rowkind) -> None:
-    """A row that stays for an hour, and nothing else to do: no batches."""
+    """A row that stays for an hour causes no batches while there is nothing else to do."""
     topics.send(2, 55, seen=datetime.now(UTC) + timedelta(hours=1))
     stays = topics.sent
     has(job, lambda: topics.recent().get(stays), ["+I"], "a row that stays")
@@ -317,7 +320,7 @@ def _nothing_to_do(topics: Topics, job: Rowkind) -> None:
 
 
 def _a_new_partition(topics: Topics, job: Rowkind) -> None:
-    """A new partition holds back what it has not come to, until it is idle."""
+    """A new partition delays results until its rows have passed them or it is idle."""
     events = topics.topic("events")
     topics.admin.create_partitions([NewPartitions(events, 4)])[events].result()
     until(lambda: len(topics.admin.list_topics(timeout=10).topics[events].partitions) == 4, "a new partition")

@@ -1,4 +1,4 @@
-"""Traces of batches, as a collector of OpenTelemetry gets them."""
+"""Traces of batches, as an OpenTelemetry collector receives them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[Any]]]:
-    """An endpoint for traces, and the spans that have come there, each with the attributes of its resource."""
+    """Yield an endpoint for traces, and the spans received, each with the attributes of its resource."""
     spans: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -56,14 +56,14 @@ def collector() -> Iterator[tuple[str, list[Any]]]:
 
 
 def values(attributes: Any) -> dict[str, Any]:
-    """Attributes as a dictionary."""
+    """Return attributes as a dictionary."""
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
 
 
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_a_batch_is_a_trace_with_its_phases_and_operators(broker: Broker, tmp_path: Path) -> None:
-    """Phases lie in the batch, work in its tasks; an endpoint that is gone does not keep the job from ending."""
+    """A trace has the batch's phases and its operators' work, and a closed endpoint does not delay the job's end."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"traces-{os.getpid()}")
     shop.row("ratings", "+I", rating_id=1, stars=5)
     shop.flush()
@@ -102,7 +102,7 @@ def test_a_batch_is_a_trace_with_its_phases_and_operators(broker: Broker, tmp_pa
 def test_who_asks_for_traces_without_the_libraries_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The job runs all the same; nobody is told anything who does not ask."""
+    """The job runs without traces, and warns only if traces were asked for."""
     with lifecycle._tracing("shop") as traces:
         assert traces is None
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9")

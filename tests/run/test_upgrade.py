@@ -1,4 +1,4 @@
-"""What of the checkpoints of a job stays when the job says something else."""
+"""Which checkpoints of a job are kept when its job file changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SINKS = {
 
 
 def job(folder: Path, sinks: Mapping[str, str] = SINKS, settings: str = "", over: int = 10) -> Job:
-    """A job with these sinks."""
+    """Return a job with these sinks."""
     lines = "\n".join(f'  {name}: {{mode: retract, sql: "{sql}"}}' for name, sql in sinks.items())
     file = folder / "job.yaml"
     file.write_text(JOB.format(settings=settings, sinks=lines, over=over))
@@ -42,19 +42,19 @@ def job(folder: Path, sinks: Mapping[str, str] = SINKS, settings: str = "", over
 
 
 def recorded(of: Job, before: Mapping[str, Contents] | None = None) -> dict[str, Contents]:
-    """What the checkpoints of a job are of, once it has run."""
+    """Return the checkpoint metadata of a job that has run."""
     there = before or {}
     same = {name: each.planned_by for name, each in there.items()}
     return {name: contents(of, query, there.get(name))[1] for name, query in planned(of, same).items()}
 
 
 def sinks(plan: Upgrade) -> dict[str, list[str]]:
-    """The sinks of each query."""
+    """Return the sinks of each query."""
     return {name: [sink.name for sink in query.sinks] for name, query in plan.queries.items()}
 
 
 def test_what_does_not_matter_to_state_leaves_all_as_it_is(tmp_path: Path) -> None:
-    """The TTL, comments, the layout of the text."""
+    """A change of the TTL, of comments or of formatting keeps all state."""
     before = recorded(job(tmp_path))
     spelled = SINKS | {"sums": "select order_id, sum(paid) as paid /* all */ from payments group by 1"}
     plan = upgrade(job(tmp_path, spelled, settings="ttl: 1d"), before)
@@ -65,7 +65,7 @@ def test_what_does_not_matter_to_state_leaves_all_as_it_is(tmp_path: Path) -> No
 
 
 def test_a_changed_sink_leaves_its_query_and_the_others_stay(tmp_path: Path) -> None:
-    """It gets a query of its own; what it was, and is, is told."""
+    """The changed sink gets its own query, and the plan says what changed."""
     before = recorded(job(tmp_path))
     after = job(tmp_path, SINKS | {"sums": SINKS["sums"].replace("SUM", "MAX")})
     plan = upgrade(after, before)
@@ -78,7 +78,7 @@ def test_a_changed_sink_leaves_its_query_and_the_others_stay(tmp_path: Path) -> 
 
 
 def test_a_sink_that_shared_a_join_with_a_changed_one_stays(tmp_path: Path) -> None:
-    """The join is its own from then on, under the name that its state has."""
+    """The join then belongs to the unchanged sink alone, under the name that its state has."""
     shared = {"paid": SINKS["paid"], "also": SINKS["paid"]}
     plan = upgrade(
         job(tmp_path, shared | {"also": f"{SINKS['paid']} WHERE p.paid > 5"}), recorded(job(tmp_path, shared))
@@ -88,7 +88,7 @@ def test_a_sink_that_shared_a_join_with_a_changed_one_stays(tmp_path: Path) -> N
 
 
 def test_a_changed_view_changes_all_who_use_it(tmp_path: Path) -> None:
-    """And nobody else."""
+    """A changed view changes exactly the sinks that use it."""
     plan = upgrade(job(tmp_path, over=20), recorded(job(tmp_path)))
     assert sinks(plan) == {"main": ["paid", "sums"], "large": ["large", "larger"]}
     assert plan.changes.keys() == {"large", "larger"}
@@ -96,7 +96,7 @@ def test_a_changed_view_changes_all_who_use_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings", ["shards: 16", "atomic: true"])
 def test_what_concerns_a_query_as_a_whole_changes_all_its_sinks(tmp_path: Path, settings: str) -> None:
-    """Nothing of it is left, so that the new one has its name."""
+    """The old query is dropped with all its state, so the new query takes its name."""
     plan = upgrade(job(tmp_path, settings=settings), recorded(job(tmp_path)))
     assert sinks(plan) == {"main": list(SINKS)}
     assert (plan.stay, plan.left, plan.dropped) == (set(), {"main"}, {"main"})
@@ -104,7 +104,7 @@ def test_what_concerns_a_query_as_a_whole_changes_all_its_sinks(tmp_path: Path, 
 
 
 def test_state_stays_in_whatever_partitions_it_lies(tmp_path: Path) -> None:
-    """As long as there are shards for all of them; with more, it is built anew for more shards."""
+    """State is kept while there are shards for all tasks; if more shards are needed, it is rebuilt."""
     before = recorded(job(tmp_path))
     plan = upgrade(job(tmp_path, settings="parallelism: 8"), before)
     assert (plan.stay, plan.changes) == ({"main"}, {})
@@ -115,7 +115,7 @@ def test_state_stays_in_whatever_partitions_it_lies(tmp_path: Path) -> None:
 
 
 def test_sinks_come_and_go(tmp_path: Path) -> None:
-    """One that is gone leaves the others; a new one is no change of what was there."""
+    """A removed sink leaves the others unchanged, and a new sink does not count as a change of existing ones."""
     before = recorded(job(tmp_path, {name: SINKS[name] for name in ("paid", "sums")}))
     plan = upgrade(job(tmp_path, {name: SINKS[name] for name in ("sums", "large")}), before)
     assert sinks(plan) == {"main": ["sums"], "large": ["large"]}
@@ -123,7 +123,7 @@ def test_sinks_come_and_go(tmp_path: Path) -> None:
 
 
 def test_nothing_stays_if_that_is_wished(tmp_path: Path) -> None:
-    """All sinks are together again, and no checkpoint is left."""
+    """With `keep=False` all sinks share one query again, and no checkpoint is kept."""
     before = recorded(job(tmp_path))
     apart = {"main": recorded_without(before["main"], "sums"), "sums": before["main"]}
     plan = upgrade(job(tmp_path), apart, keep=False)
@@ -132,12 +132,12 @@ def test_nothing_stays_if_that_is_wished(tmp_path: Path) -> None:
 
 
 def recorded_without(before: Contents, sink: str) -> Contents:
-    """What a checkpoint is of after a sink has left it."""
+    """Return the metadata of a checkpoint after a sink has left it."""
     return replace(before, sinks={name: facts for name, facts in before.sinks.items() if name != sink})
 
 
 def test_a_plan_that_a_version_has_changed_is_told_from_a_query_that_has_changed(tmp_path: Path) -> None:
-    """By what the job asked for, which the checkpoint notes with the version."""
+    """The two are distinguished by the job digest, which the checkpoint records together with the version."""
     now = job(tmp_path)
     (name, there), *_ = recorded(now).items()
     other = {**there.sinks["paid"], "join_1.kind": "left"}
@@ -157,7 +157,7 @@ def test_a_plan_that_a_version_has_changed_is_told_from_a_query_that_has_changed
 
 
 def test_a_checkpoint_of_a_version_that_noted_no_query_says_so(tmp_path: Path) -> None:
-    """Whether the query has changed is for the reader to know."""
+    """The message says that the query was not recorded, so the reader must know whether it has changed."""
     now = job(tmp_path)
     (name, there), *_ = recorded(now).items()
     old = replace(there, sinks={**there.sinks, "sums": {}}, release="", asked={})
@@ -166,7 +166,7 @@ def test_a_checkpoint_of_a_version_that_noted_no_query_says_so(tmp_path: Path) -
 
 
 def test_white_space_comments_of_topics_and_other_views_ask_for_nothing_else(tmp_path: Path) -> None:
-    """What a sink asks for is its SQL, its views and its tables."""
+    """The digest of a sink covers its SQL, its views and its tables."""
     spaced = {name: sql.replace(" FROM", "  FROM") for name, sql in SINKS.items()}
     asked = [next(iter(recorded(each).values())).asked for each in (job(tmp_path), job(tmp_path, spaced))]
     assert asked[0] == asked[1]

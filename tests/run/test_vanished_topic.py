@@ -1,4 +1,7 @@
-"""A topic that is deleted under a running job: waited for, for a time, and read anew if that is wished."""
+"""A topic that is deleted under a running job.
+
+The job waits for a limited time, and can start over with the new topic.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,12 @@ def shop(broker: Broker, tmp_path: Path) -> Shop:
 
 
 def run(shop: Shop, job: Path) -> Rowkind:
-    """The job on any free port."""
+    """Run the job on any free port."""
     return Rowkind(shop.folder / "output", "run", str(job), "--port", "0")
 
 
 def test_a_topic_that_vanishes_is_waited_for_and_read_anew(shop: Shop, admin: AdminClient) -> None:
-    """The job says so and is not ready, then has the results of the new topic; nobody has started it again."""
+    """The job reports the wait and is not ready, then has the results of the new topic without being restarted."""
     job = shop.job({"liked": LIKED}, tables={"ratings": shop.table("ratings", start={"on_recreated": "restart"})})
     name = shop.topic("ratings")
     with run(shop, job) as running, closing(Results(shop, "liked")) as results:
@@ -63,7 +66,7 @@ def test_a_topic_that_vanishes_is_waited_for_and_read_anew(shop: Shop, admin: Ad
 
 
 def test_a_topic_that_stays_away_ends_the_job(shop: Shop, admin: AdminClient) -> None:
-    """After as long as the job says, with what to do."""
+    """The job ends after the configured outage, and the message says what to do."""
     job = shop.job({"liked": LIKED}, kafka={"bootstrap.servers": shop.servers, "outage": "5s"})
     name = shop.topic("ratings")
     with run(shop, job) as running, closing(Results(shop, "liked")) as results:

@@ -1,6 +1,6 @@
-"""A job that Prometheus watches, in which everything goes wrong once that an alert is for.
+"""A job that Prometheus watches, in which every condition that has an alert occurs once.
 
-One story, since each start takes a while; in it a minute of the alerts is a second (`tests.deploy.prometheus`).
+One long run, since each start takes a while. In it, a minute of the alerts is a second (`tests.deploy.prometheus`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OF_RECORDS = {
 }
 
 LEGENDS = {query: legend for _, query, legend in targets()}
-"""The dashboards' queries, and how each names its series."""
+"""The dashboards' queries, and the legend with which each names its series."""
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -121,22 +121,22 @@ class Shop:
         return f"{self._name}-{name}"
 
     def send(self, table: str, value: bytes, kind: bytes = b"+I") -> None:
-        """A record."""
+        """Send a record."""
         self._producer.produce(self._topic(table), value, b"k", headers=[("op", kind)])
         assert self._producer.flush(30) == 0
 
     def row(self, table: str, kind: str = "+I", **row: Any) -> None:
-        """A row."""
+        """Send a row."""
         self.send(table, json.dumps(row).encode(), kind.encode())
 
     def rate(self, stars: int = 5, seconds: float = 60) -> None:
-        """A rating at a time, in seconds from when the story began."""
+        """Send a rating with a time, in seconds from the beginning of 2026."""
         at = (BEGAN + timedelta(seconds=seconds)).isoformat()
         self.row("ratings", rating_id=next(self._numbers), stars=stars, at=at)
 
     @contextmanager
     def transaction(self, table: str) -> Iterator[None]:
-        """A transaction with a row is open meanwhile, and comes to nothing."""
+        """Keep a transaction with one record open in the meantime, and abort it."""
         producer = Producer({"bootstrap.servers": self._servers, "transactional.id": self._name, "log_level": 0})
         producer.init_transactions(60)
         producer.begin_transaction()
@@ -146,7 +146,7 @@ class Shop:
         producer.abort_transaction(60)
 
     def sells(self) -> None:
-        """What is as it should be."""
+        """Send valid rows."""
         for number in range(1, 4):
             self.row("orders", order_id=number, amount=50)
             self.row("payments", payment_id=number, order_id=number)
@@ -155,7 +155,7 @@ class Shop:
         self.rate()
 
     def loses(self) -> None:
-        """Result topics lose rows: of one the first, and one is made anew."""
+        """Make result topics lose rows: one loses its first record, another is deleted and created again."""
         at = TopicPartition(self._topic("ordered"), 0, 1)
         self._admin.delete_records([at])[at].result()
         topic = self._topic("liked")
@@ -164,7 +164,7 @@ class Shop:
         self._admin.create_topics([NewTopic(topic, 2)])[topic].result()
 
     def errs(self) -> None:
-        """What is not."""
+        """Send invalid rows, unmatched retractions, rows that fail and a late row."""
         self.send("orders", b"no JSON")
         self.send("orders", b"no JSON either", b"+X")
         self.row("orders", "-D", order_id=999, amount=1)
@@ -176,27 +176,27 @@ class Shop:
 
 @dataclass
 class Story:
-    """What Prometheus knew of the job at the end."""
+    """What Prometheus has recorded of the job at the end."""
 
     fired: set[str] = field(default_factory=set)
     texts: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of each alert that fired, what it said."""
+    """The annotations of each alert that has fired."""
 
     exposed: dict[str, str] = field(default_factory=dict)
-    """What the job exposed: the kind of each metric that has a value, by its name."""
+    """The type of each metric that the job exposed with a value, by its name."""
 
     shown: dict[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
-    """What the dashboards' queries gave: the labels of each series."""
+    """The labels of each series that the dashboards' queries returned."""
 
     def look(self, server: Prometheus) -> None:
-        """Take in what fires now."""
+        """Record the alerts that are firing now."""
         self.fired |= server.fired()
         self.texts |= {each["labels"]["alertname"]: each["annotations"] for each in server.alerts()}
 
     def until_fired(
         self, server: Prometheus, job: Rowkind, *alerts: str, meanwhile: Callable[[], None] = lambda: None
     ) -> None:
-        """Wait until all of these have fired."""
+        """Wait until all of these alerts have fired."""
 
         def all_of_them() -> bool:
             meanwhile()
@@ -208,7 +208,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """The whole story."""
+    """Run the job through all conditions, and yield what Prometheus has recorded."""
     require()
     folder, port = tmp_path_factory.mktemp("watched"), free_port()
     shop, told = Shop(broker.bootstrap_servers, folder), Story()
@@ -220,7 +220,7 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             fires = partial(told.until_fired, server, job)
             until(lambda: _sum(server, "rowkind_up") > 0, "the first scrape", lambda: job.error)
             shop.sells()
-            # The rating is in a batch of its own: one of the same batch that is earlier is not late.
+            # The first rating must be in a separate batch: a row is not late relative to a row of the same batch.
             for results in ('rowkind_rows_out_total{sink="liked"}', 'rowkind_rows_out_total{sink="paid"}'):
                 until(partial(lambda of: _sum(server, of) > 0, results), f"{results} > 0", lambda: job.error, SLOW)
             told.look(server)
@@ -238,12 +238,13 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             _until_ready(job, port)
             os.kill(job.java(), signal.SIGSTOP)
             fires("RowkindStalled", "RowkindFallsBehind", "RowkindWatermarkStands", meanwhile=shop.rate)
-            # On a slow machine RowkindQueryDown has fired before: a rebuild takes longer than the hastened two seconds.
+            # On a slow machine RowkindQueryDown has already fired: a rebuild takes longer than the two seconds allowed
+            # here.
             os.kill(job.java(), signal.SIGKILL)
             fires("RowkindQueryDown", "RowkindQueryRestarts")
             assert "RowkindKeepsEnding" not in told.fired
         fires("RowkindDown")
-        # The same job again, in a service beside a file that is none.
+        # The same job again, in a service with a second file that is invalid.
         jobs = folder / "jobs"
         jobs.mkdir()
         (jobs / "watched.yaml").write_text(shop.job.read_text())
@@ -267,7 +268,7 @@ def _until_ready(job: Rowkind, port: int) -> None:
 
 @contextmanager
 def _stopped(pid: int) -> Iterator[None]:
-    """A process that does nothing for a while."""
+    """Stop a process for a while."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -282,7 +283,7 @@ def _exposed(port: int) -> Iterator[tuple[str, str]]:
 
 
 def _filled(query: str) -> str:
-    """A query with what Grafana puts in, for the last minute."""
+    """Return a query with Grafana's variables filled in, for the last minute."""
     filled = (
         query.replace("$instance", ".*")
         .replace("$job", ".*")
@@ -299,20 +300,20 @@ def _sum(server: Prometheus, metric: str) -> float:
 
 @pytest.mark.parametrize("alert", NAMES)
 def test_an_alert_fires_when_its_reason_is_there(story: Story, alert: str) -> None:
-    """Its texts have a value for everything that they name."""
+    """Every alert fires, and its texts have a value for each variable."""
     assert alert in story.fired
     for text in story.texts[alert].values():
         assert not re.search(r"\{\{|<no value>|<error", text), text
 
 
 def test_the_job_exposes_the_metrics_of_the_list_and_no_others(story: Story) -> None:
-    """Each of them has a value once everything has happened, and is of the type that the list says."""
+    """Each listed metric has a value once every condition has occurred, and has the type that the list gives."""
     assert story.exposed == {metric.name: metric.kind for metric in METRICS}
 
 
 @pytest.mark.parametrize("query", LEGENDS)
 def test_a_query_of_a_dashboard_finds_what_its_legend_names(story: Story, query: str) -> None:
-    """In Prometheus, of a job that does everything, each gives a series at least, with a value for each label."""
+    """Each query returns at least one series from a job that does everything, with a value for each label."""
     series = story.shown[query]
     assert series
     wanted = set(re.findall(r"\{\{(\w+)\}\}", LEGENDS[query]))

@@ -1,4 +1,4 @@
-"""Result topics that lose rows, and a progress topic that is lost: noticed at the start and while the job runs."""
+"""Result topics that lose rows, and a lost progress topic: both are noticed at the start and while the job runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MakeJob = Callable[..., TopicJob]
 
 @pytest.fixture
 def make_job(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeJob:
-    """Makes the job, which has not run yet."""
+    """Return a function that creates a job, which has not run yet."""
     monkeypatch.setenv("ROWKIND_PYTHON", sys.executable)
     monkeypatch.setenv("ROWKIND_STAND_IN", "nobody answers here")
     name = f"written-{os.getpid()}-{tmp_path.name}"
@@ -49,7 +49,7 @@ HARMS: dict[str, tuple[Any, Callable[[TopicJob], object], str]] = {
 
 @pytest.mark.parametrize("what", HARMS)
 def test_a_topic_that_lost_rows_under_a_job_that_stands_still(make_job: MakeJob, what: str) -> None:
-    """The start is refused with the cause and two remedies; `--upgrade` writes what is missing."""
+    """The start is refused with the cause and two remedies; `--upgrade` writes the missing rows."""
     sink, harm, told = HARMS[what]
     job = make_job(result=sink)
     job.send(50)
@@ -58,7 +58,7 @@ def test_a_topic_that_lost_rows_under_a_job_that_stands_still(make_job: MakeJob,
     job.send(10)
     with pytest.raises(LostResultError, match=f"topic {job.topic('result')} (was|has) ") as refused:
         job.runs()
-    # A topic that the job may make is made before a start looks for what it was.
+    # If the job may create the topic, it does so before the start compares the topic with its recorded state.
     assert told in str(refused.value) or what == "deleted"
     assert refused.value.exit_code == REFUSED
     assert "--upgrade" in str(refused.value)
@@ -72,7 +72,7 @@ def test_a_topic_that_lost_rows_under_a_job_that_stands_still(make_job: MakeJob,
 
 @pytest.mark.parametrize("what", ["deleted", "made anew", "grown", "shortened"])
 def test_a_topic_that_loses_rows_under_a_running_job(make_job: MakeJob, what: str) -> None:
-    """The job stops and says why; with `on_lost: rebuild` it rebuilds the query and goes on."""
+    """The job stops and says why; with `on_lost: rebuild` it rebuilds the query and continues."""
     sink, harm, told = HARMS[what]
     job = make_job(result=sink)
     job.send(50)
@@ -90,7 +90,7 @@ def test_a_topic_that_loses_rows_under_a_running_job(make_job: MakeJob, what: st
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_progress_topic_that_is_lost(make_job: MakeJob, runs: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """While the job runs or not, its state is rebuilt, so that nothing is there twice or missing."""
+    """Whether the job runs or not, its state is rebuilt, so that no row is duplicated or missing."""
     job = make_job(result=COUNTS)
     job.send(50)
     with job.running() as running:
@@ -109,7 +109,7 @@ def test_a_progress_topic_that_is_lost(make_job: MakeJob, runs: bool, caplog: py
 
 
 def test_a_progress_topic_that_a_task_of_the_old_run_finds_again(make_job: MakeJob) -> None:
-    """The old run's name in the new topic does not pass for that of a later run, which would end the job."""
+    """The old run's name in the new topic must not count as the name of a later run, which would end the job."""
     job = make_job(result=COUNTS)
     job.send(50)
     for _ in range(2):
@@ -127,14 +127,14 @@ def test_a_progress_topic_that_a_task_of_the_old_run_finds_again(make_job: MakeJ
 
 
 def _claimed_after(job: TopicJob, run: str) -> bool:
-    """Whether the checkpoint is that of another run, which has looked for traces of earlier ones."""
+    """Return whether another run owns the checkpoint and has looked for traces of earlier runs."""
     folder = job.folder / "checkpoint" / job.name / "main"
     runs = [each.name.removeprefix("rowkind.run.") for each in folder.glob("rowkind.run.*")]
     return (folder / "rowkind.json").exists() and runs not in ([], [run])
 
 
 def _written_again(job: TopicJob, run: str) -> bool:
-    """Whether a task of the run has written, or is no longer let do so."""
+    """Return whether a task of the run has written to the progress topic, or is fenced."""
     spec = WriterSpec(job.name, "main", {}, job.kafka, job.progress, run=run)
     try:
         TransactionalWriter(spec, 0).sign()
@@ -146,7 +146,7 @@ def _written_again(job: TopicJob, run: str) -> bool:
 
 
 def test_a_progress_topic_that_is_lost_where_sources_are_not_whole(make_job: MakeJob) -> None:
-    """A rebuild would lack rows, so that the start is refused; `--reset-state` does it on request."""
+    """A rebuild would lack rows, so the start is refused; `--reset-state` rebuilds on request."""
     job = make_job(result=COUNTS)
     job.send(50)
     job.runs()
@@ -160,7 +160,7 @@ def test_a_progress_topic_that_is_lost_where_sources_are_not_whole(make_job: Mak
 
 
 def test_a_topic_that_may_stay_as_it_is(make_job: MakeJob, caplog: pytest.LogCaptureFixture) -> None:
-    """`on_lost: ignore` goes on with a warning; an append topic may lose its first records, and may grow."""
+    """`on_lost: ignore` continues with a warning; an append topic may lose its first records, and may grow."""
     job = make_job(result={**COUNTS, "on_lost": "ignore"}, rows=ROWS)
     job.send(50)
     job.runs()
@@ -170,20 +170,19 @@ def test_a_topic_that_may_stay_as_it_is(make_job: MakeJob, caplog: pytest.LogCap
     job.send(5)
     job.runs()
     assert (
-        f"topic {job.topic('result')} was deleted and re-created; it stays so, because of `on_lost: ignore`"
-        in caplog.text
+        f"topic {job.topic('result')} was deleted and re-created; it stays as it is (`on_lost: ignore`)" in caplog.text
     )
     assert job.topic("rows") not in caplog.text.replace("writing to topic", "").replace("created topic", "")
     caplog.clear()
     job.send(5)
     job.runs()
-    assert "stays so" not in caplog.text
+    assert "stays as it is" not in caplog.text
 
 
 def test_deletes_that_compaction_took_while_the_job_stood_still(
     make_job: MakeJob, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The start warns, with the remedy and a metric; `--reset-state` takes the rows back."""
+    """The start warns with a remedy and a metric, and `--reset-state` retracts the rows whose deletes were lost."""
     job = make_job(result={**LATEST, "key": "id", "sql": "SELECT id, k FROM t"})
     job.table |= {"mode": "upsert", "primary_key": "id"}
     job.write()
@@ -195,7 +194,7 @@ def test_deletes_that_compaction_took_while_the_job_stood_still(
     job.upsert(range(10, 30), gone=True)
 
     def compacted() -> bool:
-        # Only closed segments are compacted, and a segment closes when a record comes after its time.
+        # Kafka compacts only closed segments, and closes a segment when a record arrives after the segment's time.
         job.upsert([0])
         return all(each.value() is not None for each in committed(job.kafka, job.source))
 
@@ -215,7 +214,7 @@ def test_deletes_that_compaction_took_while_the_job_stood_still(
 
 
 def ends(job: TopicJob, harm: Callable[[TopicJob], object]) -> None:
-    """A run of the job that ends by itself, of the harm that is done to its topics."""
+    """Run the job until it ends by itself because of the harm done to its topics."""
     with job.running() as running:
         job.reads(running)
         harm(job)

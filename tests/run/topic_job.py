@@ -1,4 +1,4 @@
-"""A small job in the test's own Spark session, whose topics can be taken away from it, and what they hold."""
+"""A small job in the test's own Spark session, whose topics can be damaged, and the rows that they must hold."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ ROWS: Mapping[str, Any] = {"mode": "append", "partitions": 1, "sql": "SELECT id,
 
 
 class TopicJob:
-    """A table `t(id, k)` of rows that only come, and sinks over it."""
+    """An append table `t(id, k)`, and sinks over it."""
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path, name: str, **sinks: Mapping[str, Any]) -> None:
-        """Make the topic of the table, and write the job file."""
+        """Create the topic of the table, and write the job file."""
         self.spark, self.folder, self.name = spark, folder, name
         self.kafka = {"bootstrap.servers": servers}
         self.admin = AdminClient({**self.kafka, "log_level": 0})
@@ -48,7 +48,7 @@ class TopicJob:
         self.write()
 
     def write(self, job: str = "", **settings: Any) -> Path:
-        """The job file, for a job of this or another name with these settings; returns where it is."""
+        """Write the job file with these settings, for this job or another name; return its path."""
         said = {
             "job": job or self.name,
             "kafka": self.kafka,
@@ -62,7 +62,7 @@ class TopicJob:
         return file
 
     def topic(self, sink: str) -> str:
-        """The topic of a sink."""
+        """Return the topic of a sink."""
         return f"{self.name}-{sink}"
 
     @property
@@ -71,7 +71,7 @@ class TopicJob:
         return progress_name(self.name, "main")
 
     def send(self, count: int, keys: int = 5) -> None:
-        """So many more rows."""
+        """Send this number of further rows."""
         producer = Producer({**self.kafka, "log_level": 0})
         for number in range(len(self.sent), len(self.sent) + count):
             self.sent.append({"id": number, "k": number % keys})
@@ -79,7 +79,7 @@ class TopicJob:
         assert producer.flush(30) == 0
 
     def upsert(self, ids: Iterable[int], *, gone: bool = False) -> None:
-        """Rows with these ids, or their ends."""
+        """Send rows with these ids, or their tombstones if `gone`."""
         producer = Producer({**self.kafka, "log_level": 0})
         for each in ids:
             value = None if gone else json.dumps({"id": each, "k": 0})
@@ -89,17 +89,17 @@ class TopicJob:
 
     @contextmanager
     def running(self, job: str = "", **options: Any) -> Iterator[StartedJob]:
-        """The job, run until the batch that is under way at the end has ended."""
+        """Run the job. At the end, wait until the current batch has ended."""
         with LoadedJob.load(self.folder / f"{job or self.name}.yaml").start(self.spark, **options) as running:
             yield running
 
     def runs(self, rows: int | None = None, **options: Any) -> None:
-        """A whole run, until the job has read so many rows, or all."""
+        """Run the job until it has read this number of rows; all rows if None."""
         with self.running(**options) as running:
             self.reads(running, rows)
 
     def reads(self, running: StartedJob, rows: int | None = None) -> None:
-        """Wait until the job has read so many rows, or all, and writes where it belongs."""
+        """Wait until the job is ready and has read this number of rows; all rows if None."""
         wanted = len(self.sent) if rows is None else rows
 
         def read() -> bool:
@@ -110,22 +110,22 @@ class TopicJob:
         until(read, f"a job that has read {wanted} rows", running.metrics, SLOW)
 
     def make(self, topic: str, partitions: int = 1, **config: str) -> None:
-        """A topic."""
+        """Create a topic."""
         self.admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result()
         until(lambda: topic in self.admin.list_topics(timeout=10).topics, f"topic {topic}")
 
     def delete(self, topic: str) -> None:
-        """A topic is gone."""
+        """Delete a topic."""
         self.admin.delete_topics([topic])[topic].result()
         until(lambda: topic not in self.admin.list_topics(timeout=10).topics, f"the end of topic {topic}")
 
     def make_anew(self, topic: str, partitions: int = 1, **config: str) -> None:
-        """A topic of this name that is another one."""
+        """Replace a topic by a new one with the same name."""
         self.delete(topic)
         self.make(topic, partitions, **config)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """A topic gets partitions."""
+        """Add partitions to a topic."""
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
         until(
             lambda: len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions,
@@ -133,12 +133,12 @@ class TopicJob:
         )
 
     def shorten(self, topic: str, offset: int) -> None:
-        """The first records of a topic are gone, as by retention."""
+        """Delete the first records of a topic, as retention does."""
         at = TopicPartition(topic, 0, offset)
         self.admin.delete_records([at])[at].result()
 
     def rows(self, sink: str) -> Counter[str]:
-        """What a result topic folds to in the order of time, by key where it is an upsert topic."""
+        """Return the rows that a result topic folds to in the order of time, by key for an upsert topic."""
         records = sorted(committed(self.kafka, self.topic(sink)), key=lambda each: each.timestamp()[1])
         if self.sinks[sink]["mode"] == "upsert":
             last = {each.key(): each.value() for each in records}
@@ -150,7 +150,7 @@ class TopicJob:
         return Counter({row: count for row, count in found.items() if count})
 
     def right(self, sink: str) -> Counter[str]:
-        """What it must fold to."""
+        """Return the rows that the result topic must fold to."""
         if self.sinks[sink]["mode"] == "append":
             return Counter(json.dumps(row, separators=(",", ":")) for row in self.sent)
         keys = Counter(row["k"] for row in self.sent)

@@ -1,4 +1,4 @@
-"""`python -m tests.run.transcript`: a poison row from the alert to its replay, as whoever is on call sees it."""
+"""`python -m tests.run.transcript` writes the docs' example of a dead letter, from the alert to the replay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WIDER = Record.of({**COLUMNS["orders"], "discount": "INT"}, name="orders")
 
 
 def main() -> int:
-    """The exit code."""
+    """Write the transcript into the page, print it, and return the exit code."""
     with Broker() as broker, tempfile.TemporaryDirectory() as folder:
         text = transcript(Shop(broker.bootstrap_servers, Path(folder), "shop"))
     page.put("poison", f"```\n{text}\n```", _PAGE)
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def transcript(shop: Shop) -> str:
-    """What was done and said."""
+    """Run the commands and return their transcript."""
     job, port, said = str(shop.job(_SINKS)), free_port(), list[str]()
 
     def command(*words: str) -> None:
@@ -48,7 +48,7 @@ def transcript(shop: Shop) -> str:
         said.append("\n".join([f"$ rowkind {shown}", ended.output.rstrip(), ""]))
 
     with Rowkind(shop.folder / "output", "run", job, "--port", str(port)) as running:
-        # A producer that has registered its new schema elsewhere: nobody here can read what it writes.
+        # The producer has registered its new schema in another registry, so the job cannot read what it writes.
         elsewhere = FolderRegistry(shop.folder / "elsewhere").register(f"{shop.topic('orders')}-value", _WIDER)
         value = struct.pack(">bI", 0, elsewhere) + packed(_WIDER, [_ORDER])[0]
         shop.tell("orders", b"7", value, [("op", b"+I")])

@@ -1,4 +1,4 @@
-"""A broker that lets nobody in who does not show who he is, and lets them do no more than they must."""
+"""A broker that requires authentication and has access control lists."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LISTENERS = {"TLS": "SSL", "MTLS": "SSL", "PLAIN": "SASL_SSL", "SCRAM": "SASL_SS
 
 @dataclass
 class SecuredBroker:
-    """A broker with a listener for each way to show who one is, and one in the clear for whoever may do all."""
+    """A broker with a listener for each way to authenticate, and a plaintext one without restrictions."""
 
     servers: str
     ports: Mapping[str, int]
     certificates: Path
 
     def client(self, way: str) -> dict[str, str]:
-        """Settings of the user `job` by one of the ways; by TLS alone he is nobody in particular."""
+        """Return client settings of the user `job` for one way; with TLS alone the client is anonymous."""
         settings = {
             "bootstrap.servers": f"127.0.0.1:{self.ports[way]}",
             "security.protocol": LISTENERS[way],
@@ -53,7 +53,7 @@ class SecuredBroker:
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """The broker, with an authorizer that lets only the clear listener do what it likes."""
+    """The broker, with an authorizer that gives all rights only to the anonymous user."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
@@ -71,7 +71,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def _pem(issued: trustme.LeafCert) -> bytes:
-    """Key and certificates in one file; Java reads keys in PKCS#8 only."""
+    """Return key and certificates in one file; Java reads keys in PKCS#8 only."""
     key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
     plain = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

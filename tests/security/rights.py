@@ -1,4 +1,4 @@
-"""The rights that the documentation says a job needs, as Kafka's access control lists."""
+"""The rights that the documentation says a job needs, as Kafka access control lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rights = Mapping[str, tuple[str, tuple[str, ...]]]
 
 
 def documented(job: Job) -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
-    """Resource, name, whether it is but the beginning of names, and operations."""
+    """Yield resource, name, whether the name is a prefix, and operations."""
     table = re.search(r"\| resource \| name \|.*\n\|[-|]+\n((?:\|.*\n)+)", DOCUMENT)
     assert table is not None
     for line in table[1].splitlines():
@@ -46,7 +46,7 @@ def documented(job: Job) -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
 
 
 def grant(admin: AdminClient, job: Job, more: Rights | None = None) -> None:
-    """Let the user `job` do what is documented, and more by resource, to names that begin so."""
+    """Grant the user `job` the documented rights and, by resource, `more` rights on names with a prefix."""
     rights = list(documented(job))
     rights += [(resource, name, True, allowed) for resource, (name, allowed) in (more or {}).items()]
     single = {(*right, operation) for *right, operations in rights for operation in operations}

@@ -1,4 +1,4 @@
-"""Brokers that demand to know who one is: every client that a job has, by every way to show it."""
+"""Brokers that require authentication: every client of a job, with every way to authenticate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLIENT_SECRET = "planted-secret-of-the-client"
 
 @pytest.fixture(scope="module")
 def tokens() -> Iterator[str]:
-    """An endpoint that gives tokens to whoever knows the client's secret; unsigned, as this broker takes them."""
+    """A token endpoint that checks the client's secret; tokens are unsigned, as this broker accepts them."""
 
     class Tokens(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -49,7 +49,7 @@ def tokens() -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Tokens)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -60,7 +60,7 @@ def tokens() -> Iterator[str]:
 
 @pytest.fixture
 def make_job(secured: SecuredBroker, tmp_path: Path) -> Callable[[dict[str, str]], Path]:
-    """Makes the file of a job with these settings of Kafka, whose topics are there."""
+    """A function that writes the file of a job with these Kafka settings, whose topics exist."""
     name = f"way-{tmp_path.name}"
     topics = {part: f"{name}.{part}" for part in ("orders", "all", "letters")}
 
@@ -88,7 +88,7 @@ def make_job(secured: SecuredBroker, tmp_path: Path) -> Callable[[dict[str, str]
 def test_who_shows_who_he_is_gets_in(
     way: str, secured: SecuredBroker, tokens: str, make_job: Callable[[dict[str, str]], Path]
 ) -> None:
-    """Administration, producing, reading what is committed, and transactions."""
+    """An authenticated job can create topics, produce, read committed records and use transactions."""
     job = make_job(_oidc(secured, tokens, CLIENT_SECRET) if way == "OIDC" else secured.client(way))
     with Producer(job, "orders") as orders:
         orders.insert({"id": 1})
@@ -109,7 +109,7 @@ WRONG: dict[str, dict[str, str]] = {
 def test_who_does_not_is_told_so_in_a_line(
     way: str, secured: SecuredBroker, tokens: str, make_job: Callable[[dict[str, str]], Path]
 ) -> None:
-    """With exit code 2 or 3, and with no secret in it."""
+    """Failed authentication is reported in one line with exit code 2 or 3 and without secrets."""
     settings = _oidc(secured, tokens, "planted-and-wrong") if way == "OIDC" else secured.client(way) | WRONG[way]
     job = make_job({name: value for name, value in settings.items() if value})
     told = CliRunner().invoke(main, ["topics", "create", str(job)])

@@ -1,4 +1,4 @@
-"""Pickled values go between the processes of one job and come from nowhere else."""
+"""Pickled values are exchanged only between processes of one job and are never from elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KNOWN = {
 
 
 def test_nothing_else_is_unpickled() -> None:
-    """Whoever adds a place says here where its bytes come from."""
+    """Every place that unpickles values is listed with the origin of its bytes."""
     files = [path for part in ("avro", "operators", "service", "rowkind") for path in (ROOT / part).rglob("*.py")]
     found = {
         str(path.resolve().relative_to(ROOT))
@@ -26,6 +26,6 @@ def test_nothing_else_is_unpickled() -> None:
 
 
 def test_a_writer_listens_where_only_its_user_may_enter() -> None:
-    """Nobody else of the machine can send it anything."""
+    """Only the user of a writer process has access to the folder of its socket."""
     folder = Path(producer_process._address("localhost:9092", "job-main-0", "1")).parent
     assert folder.stat().st_mode & 0o077 == 0

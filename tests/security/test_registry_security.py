@@ -1,4 +1,4 @@
-"""Registries that demand TLS, a login or a token, before the registry of `rowkind dev`."""
+"""Registries that require TLS and a login or token, simulated by a proxy in front of the registry of `rowkind dev`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOKEN = {
 
 
 class _Door(BaseHTTPRequestHandler):
-    """Lets requests with the right header through to the registry."""
+    """Proxy that passes only requests with the right header to the registry."""
 
     registry: int
     wanted: str
@@ -59,18 +59,18 @@ class _Door(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
-    """Whoever signs certificates here."""
+    """A certificate authority for the tests."""
     return trustme.CA()
 
 
 @pytest.fixture(params=[BASIC, BEARER], ids=["basic", "bearer"])
 def door(request: pytest.FixtureRequest, authority: trustme.CA, tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The address of a registry behind TLS, and the header that it demands."""
+    """The address of a registry behind TLS, and the header that it requires."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     with RegistryServer(FolderRegistry(tmp_path / "schemas"), 0) as registry:
@@ -86,19 +86,19 @@ def door(request: pytest.FixtureRequest, authority: trustme.CA, tmp_path: Path) 
 def registry(
     door: tuple[str, str], settings: Mapping[str, str], authority: trustme.CA, folder: Path
 ) -> ConfluentRegistry:
-    """What a job with these settings has."""
+    """Return the registry client of a job with these settings."""
     authority.cert_pem.write_to_path(folder / "ca.pem")
     return ConfluentRegistry({"url": door[0], "ssl.ca.location": str(folder / "ca.pem"), "max.retries": 0} | settings)
 
 
 def test_who_shows_who_he_is_gets_in(door: tuple[str, str], authority: trustme.CA, tmp_path: Path) -> None:
-    """By a login or by a token."""
+    """With the right login or token, the registry can be used."""
     mine = registry(door, LOGIN if door[1] == BASIC else TOKEN, authority, tmp_path)
     assert mine.schema_by_id(mine.register("orders-value", ROW)) == mine.latest("orders-value") == ROW
 
 
 def test_who_does_not_is_told_what_to_look_at(door: tuple[str, str], authority: trustme.CA, tmp_path: Path) -> None:
-    """Nobody in particular, the wrong one, or one who does not know the authority; and no secret is told."""
+    """Without a login, with a wrong one, or without the certificate authority, the error says so without secrets."""
     for settings in ({}, TOKEN if door[1] == BASIC else LOGIN):
         with pytest.raises(RegistryUnreachableError, match="refuses the login") as told:
             registry(door, settings, authority, tmp_path).latest("orders-value")

@@ -1,4 +1,4 @@
-"""A job with the rights that are documented and no others, to a broker that demands a login by TLS, and its secrets."""
+"""A job with only the documented rights, on a broker that requires TLS and a login; and the secrecy of its secrets."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 SLOW = 200
 STATUS_PASSWORD = "planted-password-of-the-page"
 PLANTED = re.compile(rb"planted|cGxhbnRlZ|BsYW50ZW|wbGFudGVk")
-"""As they are, and in base64, wherever they begin."""
+"""The secrets in plain text, and in base64 at any offset."""
 
 
 def test_a_job_runs_with_the_documented_rights_and_shows_no_secret(secured: SecuredBroker, tmp_path: Path) -> None:
-    """Neither while it runs nor after a failure: not in logs, plans, metrics, pages, checkpoints or process lists."""
+    """The secrets are not in logs, plans, metrics, pages, checkpoints or process lists, neither running nor failed."""
     file = _job(secured, tmp_path)
     job = load(file, {"PASSWORD": PASSWORD})
     mine = load(_without_login(file, secured), {})
@@ -75,7 +75,7 @@ def test_a_job_runs_with_the_documented_rights_and_shows_no_secret(secured: Secu
 
 
 def _job(secured: SecuredBroker, folder: Path) -> Path:
-    """The file of a job with one secret from the environment and one from a file."""
+    """Return the file of a job with one secret from the environment and one from a file."""
     (folder / "status-password").write_text(STATUS_PASSWORD)
     name = f"rights-{os.getpid()}"
     amount = {"id": "BIGINT", "amount": "INT"}
@@ -101,7 +101,7 @@ def _job(secured: SecuredBroker, folder: Path) -> Path:
 
 
 def _without_login(file: Path, secured: SecuredBroker) -> Path:
-    """The same job as somebody who may do all there is sees it."""
+    """Return the same job with a client that has all rights."""
     job = json.loads(file.read_text())
     del job["status"]
     other = file.with_name("other.yaml")
@@ -114,7 +114,7 @@ def _rows(job: Job) -> list[dict[str, Any]]:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """What is in the files of a folder, some of which may go at any moment."""
+    """Return the content of the files in a folder, some of which may be deleted at any time."""
     found = {}
     for path in folder.rglob("*"):
         with suppress(OSError):
@@ -124,5 +124,5 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _command_lines() -> list[bytes]:
-    """Of all processes of this machine."""
+    """Return the command lines of all processes of this machine."""
     return [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]

@@ -1,4 +1,4 @@
-"""Calls of every function in the tables, over columns with values at the edges."""
+"""Calls of every function in the tables, over columns with edge values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _INSTANTS = [
     datetime(2024, 6, 30, 0, 0, 0, 5000, tzinfo=UTC),
     datetime(2021, 1, 3, 15, 0, tzinfo=UTC),
     datetime(2023, 3, 31, 6, 7, 8, tzinfo=UTC),
-    # Where clocks are put forward and back, and where Julian dates end.
+    # Where clocks change for summer time, and where Julian dates end.
     datetime(2024, 3, 31, 1, 30, tzinfo=UTC),
     datetime(2024, 3, 31, 2, 30, tzinfo=UTC),
     datetime(2024, 10, 27, 0, 30, tzinfo=UTC),
@@ -95,7 +95,7 @@ ROWS = 48
 
 
 _GIVEN: Mapping[str, list[str]] = GIVEN | {
-    # Not a text of two thousand million letters, and no dates that Python does not know.
+    # No text of two billion characters, and no dates outside Python's range.
     "REPEAT": ["s, k"], "SPACE": ["k"], "LPAD": ["s, j", "s, j, t", "s, k, u"], "RPAD": ["s, j", "s, j, t", "s, k, u"],
     "DATE_ADD": ["day, j", "ts, k", "nt, j"], "DATE_SUB": ["day, j", "ts, k", "nt, j"],
     "ADD_MONTHS": ["day, j", "ts, k"], "DATE_FROM_UNIX_DATE": ["j"],
@@ -115,11 +115,11 @@ _GIVEN: Mapping[str, list[str]] = GIVEN | {
     "TIMESTAMP": _NUMBERS_AS_TIMES, "TRY_TO_TIMESTAMP": _NUMBERS_AS_TIMES, "OVERLAY": ["s, t, j", "s, t, j, k"],
     "CONV": ["s, 10, 16", "s, 16, 10", "s, 10, -2", "s, j, k"],
 }  # fmt: skip
-"""Arguments that are not those of the kinds."""
+"""Arguments for functions whose parameter kinds alone do not give useful calls."""
 
 
 def values(seed: int) -> dict[str, list[Any]]:
-    """Rows in which each value of each column occurs, NULL too, and meets others by chance."""
+    """Return rows in which each value of each column occurs, NULL included, in random combinations."""
     rng = random.Random(seed)
     found = {}
     for name, (_, edges) in _COLUMNS.items():
@@ -186,13 +186,13 @@ _WRITTEN: Mapping[str, list[list[str]]] = {
 
 
 def functions() -> Iterator[ScalarFunction]:
-    """Every function of the tables."""
+    """Yield every function of the tables."""
     for family in FAMILIES.values():
         yield from family
 
 
 def calls(function: ScalarFunction) -> Iterator[str]:
-    """Calls of a function under each of its names, with columns of every kind that it takes."""
+    """Yield calls of a function under each of its names, with columns of every kind that it accepts."""
     first, *others = function.names.split()
     kinds = function.kinds
     if kinds and kinds[-1].endswith("..."):
@@ -212,7 +212,7 @@ def calls(function: ScalarFunction) -> Iterator[str]:
 
 
 def _count(arguments: str) -> int:
-    """How many arguments there are; commas in quotes and brackets part none."""
+    """Return the number of arguments; commas in quotes and parentheses do not count."""
     outside = re.sub(r"'(?:[^'\\]|\\.)*'", "", arguments)
     while (inner := re.sub(r"\([^()]*\)", "", outside)) != outside:
         outside = inner
@@ -235,11 +235,11 @@ _TARGETS = ["BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10,2)", "DEC
 
 
 _AS_TIMES = {"i": "j", "l": "m", "w": "d", "f": "CAST(d AS FLOAT)", "x": "CAST(d AS DOUBLE)"}
-"""Numbers that are times which Python knows."""
+"""For casts to timestamps: expressions whose numbers are times within Python's range."""
 
 
 def casts() -> Iterator[str]:
-    """Casts of every type to every other one."""
+    """Yield casts of every type to every other type."""
     for column in ("i", "l", "d", "w", "p", "f", "x", "s", "z", "b", "day", "ts", "nt"):
         for target in _TARGETS:
             value = _AS_TIMES.get(column, column) if "STAMP" in target else column
@@ -250,4 +250,4 @@ _LEFT = ("i", "l", "d", "w", "x", "p")
 _RIGHT = ("j", "e", "w", "y", "f", "3", "CAST(l AS DECIMAL(20,0))")
 _SIGNS = ("+", "-", "*", "/", "%", "=", "<", "<=>")
 ARITHMETIC = [f"{left} {sign} {right}" for left, right, sign in itertools.product(_LEFT, _RIGHT, _SIGNS)]
-"""Numbers of every type with every other one."""
+"""Arithmetic and comparisons of numbers of every type with every other type."""

@@ -1,6 +1,6 @@
-"""The operator of these tests: SELECT DISTINCT over whole rows of one column, with its multiset in one blob.
+"""A test operator: SELECT DISTINCT over whole rows of one column, with its multiset in one blob.
 
-It is as small as an operator can be that reads, writes, replaces and deletes blobs.
+It is the smallest operator that reads, writes, replaces and deletes blobs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from rowkind.service.physical.node import Traits
 from tests.queries import by, select
 
 BYTES = Record.of({"bytes": "BINARY NOT NULL"}, "bytes")
-"""The rows of these tests: any bytes."""
+"""The type of rows in these tests: arbitrary bytes."""
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """Keeps how often each payload is there; puts one out when it appears, and takes it back when it is gone."""
+    """Keeps the count of each payload; emits a payload when it appears and retracts it when its count becomes zero."""
 
     ttl_ms: int | None = None
     padding: int = 0
@@ -43,7 +43,7 @@ class Distinct:
         return {"rows": self.ttl_ms}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Count the changes in, in order of arrival."""
+        """Count the changes, in order of arrival."""
         assert now > 0
         changes = batch.changes
         store = stores["rows"]
@@ -75,28 +75,28 @@ class Distinct:
 
 
 def way_out(to: int = 1, level: int = 2, *, side: int = 0, stays: bool = False) -> Exit:
-    """An exit that sends each row on by its bytes: to the sink of a single operator, if nothing else is said."""
+    """Return an exit that routes each row by its bytes; by default, to the sink of a single operator."""
     return Exit("way", select(BYTES, key=by(BYTES, "bytes"), side=side), to, level, stays, Traits())
 
 
 def by_bytes(rows: Rows) -> Changes:
-    """Rows as changes by their bytes."""
+    """Return rows as changes, routed by their bytes."""
     return calc.run(way_out().calc, rows)
 
 
 def packed(rows: Iterable[bytes]) -> pa.BinaryArray:
-    """Rows of `BYTES`."""
+    """Encode bytes as rows of `BYTES`."""
     return codec.encode(BYTES, {"bytes": binary(rows)})
 
 
 def unpacked(payloads: pa.BinaryArray) -> list[bytes]:
-    """The bytes of rows of `BYTES`."""
+    """Return the bytes in rows of `BYTES`."""
     found: list[bytes] = codec.read(BYTES, payloads).column("bytes").to_pylist()
     return found
 
 
 def changes(*rows: tuple[str, str], start: int = 0) -> Changes:
-    """Changes from pairs of a row kind's symbol and a text, numbered from `start`."""
+    """Return changes from pairs of a row kind's symbol and a text, numbered from `start`."""
     kinds = {kind.symbol: kind for kind in RowKind}
     return by_bytes(
         Rows(
@@ -108,12 +108,12 @@ def changes(*rows: tuple[str, str], start: int = 0) -> Changes:
 
 
 def batch_of(*rows: tuple[str, str], start: int = 0) -> Batch:
-    """The same as a batch."""
+    """Return the same changes as a batch."""
     return Batch(changes(*rows, start=start))
 
 
 def fold(parts: Sequence[Changes]) -> Counter[bytes]:
-    """The multiset of rows that changes add up to, with zeros left out and negative counts left in."""
+    """Return the multiset of rows that changes add up to, without zero counts and with negative ones."""
     counts: Counter[bytes] = Counter()
     for part in parts:
         for row, weight in zip(unpacked(part.payload), part.weight.tolist(), strict=True):

@@ -53,7 +53,7 @@ _CHOICES: Mapping[str, Callable[[random.Random], Any]] = {
     "c": lambda rng: rng.random() < 0.5,
     "day": lambda rng: date(2024, rng.randint(1, 3), rng.randint(1, 28)),
     "ts": lambda rng: _time(rng).replace(tzinfo=UTC),
-    "nt": lambda rng: _time(rng),  # noqa: PLW0108 -- it stands further down
+    "nt": lambda rng: _time(rng),  # noqa: PLW0108 -- `_time` is defined below
     "ai": lambda rng: _some(rng, "j"),
     "ax": lambda rng: _some(rng, "x"),
     "at": lambda rng: _some(rng, "s"),
@@ -75,12 +75,12 @@ def _time(rng: random.Random) -> datetime:
 
 
 def random_value(rng: random.Random, column: str) -> Any:
-    """A value of a column, now and then NULL."""
+    """Return a value of a column, sometimes NULL."""
     return None if rng.random() < 0.15 else _CHOICES[column](rng)
 
 
 def random_expression(rng: random.Random, depth: int) -> str:
-    """A number, a text, a condition, or a date or timestamp."""
+    """Return a random expression: a number, a text, a condition, a date or timestamp, or a nested value."""
     return rng.choice([_number, _text, _condition, _moment, _array, _nested])(rng, depth)
 
 
@@ -92,13 +92,13 @@ _OF_TEXTS = ("STARTSWITH", "ENDSWITH", "CONTAINS", "EQUAL_NULL")
 
 
 def _element(rng: random.Random, depth: int, name: str) -> str:
-    """A number out of an element of an array of numbers."""
+    """Return a number computed from an element of an array of numbers."""
     number = _number(rng, depth - 1)
     return rng.choice([name, f"{name} + 1", f"COALESCE({name}, {number})", f"IF({name} > 1, {name}, NULL)"])
 
 
 def _array(rng: random.Random, depth: int) -> str:
-    """An array of whole numbers."""
+    """Return an array of integers."""
     if depth <= 0 or rng.random() < 0.25:
         return rng.choice(["ai", "st.l", "ARRAY(i, j)", "ARRAY(1, NULL, j)", "CAST(NULL AS ARRAY<INT>)", "su.v"])
     a, b = _array(rng, depth - 1), _array(rng, depth - 1)
@@ -124,13 +124,13 @@ def _array(rng: random.Random, depth: int) -> str:
 
 
 def _struct(rng: random.Random, depth: int, array: str) -> str:
-    # Behind STRUCT( Spark takes >> for the ends of two types.
+    # After STRUCT( Spark's parser takes >> for the ends of two types.
     number, text = (part(rng, depth - 1).replace(">>", "<<") for part in (_number, _text))
     return f"STRUCT({number} AS n, {array} AS a, {text} AS t, ts, mp, st AS s)"
 
 
 def _nested(rng: random.Random, depth: int) -> str:
-    """What is made of arrays, maps and structs."""
+    """Return an expression over arrays, maps and structs."""
     a, name = _array(rng, depth - 1), rng.choice(["x", "e"])
     return rng.choice(
         [

@@ -1,4 +1,4 @@
-"""Values and calls of nested types, JSON, URLs and formats, for the comparison of functions with Spark."""
+"""Values and calls of nested types, JSON, URLs and formats, for comparing functions with Spark."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ JSON = [
     "[1,]",
     '{"c": [1e5, 1.0, -0, 100000000000000000000, 0.10]} x',
 ]
-"""What is JSON, what is almost, and numbers and text at the edges."""
+"""Valid JSON, almost valid JSON, and numbers and texts at the edges."""
 
 URLS = [
     "http://spark.apache.org/path?query=1",
@@ -271,4 +271,4 @@ GIVEN: Mapping[str, list[str]] = {
     "REGEXP_EXTRACT_ALL": ["s, '([a-z])(\\\\d?)'", "s, '([a-z])(b)?', 2", "js, '\\\\d+', 0", "url, '(k)=(.)', 1"],
     "REGEXP_INSTR": ["s, '\\\\d'", "s, 'b|c'", "js, '[\\\\]}]$'", "s, '^a'", "s, 'x*y*'", "s, '(?i)B'"],
 }
-"""Arguments of functions for which columns chosen by their kinds do not do, over the columns of `calls`."""
+"""Arguments, over the columns of `calls`, for functions whose parameter kinds alone do not give useful calls."""

@@ -1,4 +1,4 @@
-"""Runs a processor over Spark's in-memory double of its state, one shard at a time."""
+"""Run a processor over Spark's in-memory test double of state, one shard at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Edge = tuple[int, int, bytes]
 
 @dataclass(frozen=True)
 class Sent:
-    """The blocks that have come out of a batch, with label and level."""
+    """The blocks that a batch has sent, each with label and level."""
 
     blocks: list[tuple[int, int, Block]]
 
@@ -36,13 +36,13 @@ class Sent:
 
     @property
     def counters(self) -> Mapping[str, float]:
-        """What was counted, which is in one block."""
+        """The counters of the batch, which are in one block."""
         (counters,) = [block.counters for _, _, block in self.blocks if block.counters]
         return counters
 
     @property
     def batch(self) -> Batch:
-        """All that came out, as one batch."""
+        """All blocks as one batch."""
         return Batch.concat([block.batch for _, _, block in self.blocks])
 
     @property
@@ -56,12 +56,12 @@ class Sent:
         return sorted(unpacked(self.changes.payload))
 
     def rows_for(self, place: int) -> list[bytes]:
-        """The bytes of the rows for one consumer."""
+        """Return the bytes of the rows for one consumer."""
         return sorted(unpacked(addressed(self.batch, place).changes.payload))
 
 
 class Running:
-    """A processor over Spark's in-memory double of its state; of one operator if no members are given."""
+    """A processor over Spark's in-memory test double of state; a level with one operator if no members are given."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Running:
         self._tester = TwsTester(pickle.loads(pickle.dumps(processor)))
 
     def edges(self, *edges: Edge, label: int = 0, now: int = 1000) -> list[Edge]:
-        """What a batch of one shard makes of these at time `now`, in ms."""
+        """Return the edges that one shard emits for a batch of edges at time `now`, in ms."""
         rows = [Row(shard=shard, level=level, block=block, now=now) for shard, level, block in edges]
         return [(row.shard, row.level, row.block) for row in self._tester.test(label, rows)]
 
     def batch(self, *blocks: Block, label: int = 0, now: int = 1000) -> Sent:
-        """The output for a batch of blocks for this level."""
+        """Return the output for a batch of blocks at this level."""
         return Sent.of(self.edges(*((label, self._level, each.to_bytes()) for each in blocks), label=label, now=now))

@@ -1,4 +1,4 @@
-"""Runs plans as one real streaming query: one file per batch in, the blocks of every batch out."""
+"""Run plans as one real streaming query: one file per batch in, the blocks of every batch out."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ JOB: Mapping[str, Any] = {
     "tables": {"t": {"columns": {"a": "INT"}, "mode": "append"}},
     "sinks": {"s": {"mode": "append", "sql": "SELECT a FROM t"}},
 }
-"""A job with no other purpose than to have settings."""
+"""A job that only supplies settings."""
 
 
 @dataclass
 class PlanQuery:
-    """Plans, their checkpoint, and what they have emitted so far; a batch that is run again replaces its own blocks.
+    """Plans, their checkpoint and their output so far; a batch that is run again replaces its own blocks.
 
-    `levels` is how many stages the checkpoint has at least. `tasks` are the numbers of the tasks that would have
-    written the blocks of each batch. `readers`: so many tasks read a batch, each a part of the changes of every table.
+    The checkpoint has at least `levels` stages. `tasks` has, for each batch, the numbers of the tasks that would have
+    written its blocks. A batch is read by `readers` tasks, and each task reads a part of the changes of every table.
     """
 
     spark: SparkSession
@@ -56,7 +56,7 @@ class PlanQuery:
 
     @property
     def graph(self) -> Graph:
-        """That of the plans."""
+        """The graph of the plans."""
         return graph(self.sinks, self.levels)
 
     def run(self, *batches: Mapping[str, Rows]) -> None:
@@ -77,7 +77,7 @@ class PlanQuery:
         assert sorted(self.outputs) == list(range(len(self.batches)))
 
     def rows(self, number: int = 0, batches: int | None = None) -> Counter[tuple[Any, ...]]:
-        """What all changes of a sink so far, or those of the first few batches, add up to."""
+        """Return the rows that all changes of a sink so far, or of the first `batches` batches, add up to."""
         sink = self.sinks[number]
         fold = Fold(keyed=sink.mode == "upsert")
         for _, blocks in sorted(self.outputs.items())[:batches]:
@@ -86,7 +86,7 @@ class PlanQuery:
 
     @property
     def counters(self) -> Counter[str]:
-        """All counters of all batches."""
+        """The counters of all batches, added up."""
         counters: Counter[str] = Counter()
         for blocks in self.outputs.values():
             for block in blocks:
@@ -105,7 +105,7 @@ class PlanQuery:
                     found for each in whole.scans for found in scanned(each, Emitted(pruned(each.scan, part)), shards)
                 ]
                 write(path, parts, whole, shards, marks_of_tables(whole, part, ended=False))
-                # Spark takes files in the order of their times.
+                # Spark reads files in the order of their modification times.
                 os.utime(path, (self.started + number, self.started + number))
         source = self.spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", self.readers)
         return source.parquet(str(folder))
@@ -117,7 +117,7 @@ class PlanQuery:
 
 
 def _divided(batch: Mapping[str, Rows], parts: int) -> list[dict[str, Rows]]:
-    """The changes of each table in so many parts, one after the other."""
+    """Return the changes of each table in this number of consecutive parts."""
     return [
         {
             table: rows.take(np.arange(len(rows) * part // parts, len(rows) * (part + 1) // parts))

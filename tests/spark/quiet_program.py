@@ -1,4 +1,4 @@
-"""A program that does with Spark what a job does, for the test of what the screen shows then."""
+"""A program that uses Spark as a job does, for the test of its standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.spark.running import Query, alone
 
 
 def main(folder: Path) -> None:
-    """Run a query, let it fail, lose the channel of the accumulators as by a stop in the middle of a task, and stop."""
+    """Run a query until it fails, lose the accumulator connection as a stop in the middle of a task does, and stop."""
     spark = session("quiet", master="local[1]", parallelism=1, checkpoint=str(folder))
     processor = alone("distinct", Distinct(), labels=placement(1), unmatched="fail")
     query = Query(spark, folder, processor, shards=1)
@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
 
 
 def _lose_accumulators(spark: SparkSession) -> None:
-    """Close the channel of the accumulators, and come back when pyspark has seen it."""
+    """Close the accumulator connection, and return when pyspark has noticed."""
     context: Any = spark.sparkContext
     channel = context._javaAccumulator.getClass().getDeclaredField("socket")
     channel.setAccessible(True)

@@ -1,6 +1,7 @@
-"""A world for the laws with state on RocksDB: one query plays all that they want to see, a shard for each run.
+"""A world for the operator laws with state in RocksDB: one query plays all runs, each in a separate shard.
 
-The laws are asked first what they want to see, over memory; then the query runs, and then they get to see it.
+The laws first run over memory, to record which runs they need. Then the query plays these runs, and the laws run again
+over its output.
 """
 
 from __future__ import annotations
@@ -32,16 +33,19 @@ from tests.spark.distinct import by_bytes, packed, unpacked
 from tests.spark.running import Query, alone
 
 Run = tuple[int, tuple[tuple[Change, ...], ...], bool]
-"""A subject's number, its batches and whether it is stopped in between."""
+"""A subject's number, its batches, and whether it is stopped in between."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """An operator that plays any subject: a batch of changes comes as a payload, and so goes what was emitted."""
+    """An operator that plays any subject.
+
+    The payload carries a batch of changes, and the output carries the emitted changes.
+    """
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """Those of the subjects."""
+        """The arrangements of all subjects."""
         return dict.fromkeys(sorted({name for subject in ALL for name in subject.operator.arrangements}))
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -56,7 +60,7 @@ class Replay:
 
 @dataclass
 class RecordingWorld:
-    """State in dicts, and a list of all runs; a run that more than one law wants to see is one run."""
+    """A world with state in dicts that records all runs; a run that several laws need is recorded once."""
 
     runs: dict[Run, None] = field(default_factory=dict)
 
@@ -68,15 +72,17 @@ class RecordingWorld:
 
 @dataclass(frozen=True)
 class RocksDBWorld:
-    """What a query has emitted for each run, and how many entries of its state are left."""
+    """The query's output for each run, and how many entries of its state are left."""
 
     played: Mapping[Run, Played]
 
     @classmethod
     def of(cls, runs: Mapping[Run, None], spark: SparkSession, folder: Path) -> RocksDBWorld:
-        """Play these runs: those that are not stopped before the query is, and the others around that.
+        """Play these runs.
 
-        There is no cache: what a batch reads comes from RocksDB.
+        The query is stopped once, at the point where the stopping runs need it and the others have ended.
+
+        There is no cache, so a batch reads everything from RocksDB.
         """
         labels = placement(len(runs))
         processor = alone("replay", Replay(), labels=labels, limits=CacheLimits(worker=0, disk=0))
@@ -109,7 +115,7 @@ class RocksDBWorld:
         )
 
     def play(self, subject: Subject, batches: Batches, *, stopping: bool = False) -> Played:
-        """What this run has given."""
+        """Return the output of this run."""
         return self.played[_run(subject, batches, stopping=stopping)]
 
 
@@ -123,7 +129,7 @@ def _change(run: int, subject: int, number: int, batch: Sequence[Change]) -> Cha
 
 
 def _left(spark: SparkSession, folder: Path, runs: int) -> Counter[int]:
-    """How many entries the state store holds for each run."""
+    """Return how many entries the state store has for each run."""
     entries = spark.read.format("statestore").option("stateVarName", MAP).load(str(folder / "checkpoint"))
     left: Counter[int] = Counter()
     for row in entries.groupBy("key.shard").count().collect():

@@ -1,4 +1,4 @@
-"""Runs a processor as a real streaming query: one file per batch in, the blocks of every batch out."""
+"""Run a processor as a real streaming query: one file per batch in, the blocks of every batch out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRITER = 2
 SINK = "sink"
 
 Batch = Mapping[int, Sequence[Block]]
-"""The blocks of one batch by shard number."""
+"""The blocks of one batch, by shard number."""
 
 
 def alone(
@@ -40,16 +40,17 @@ def alone(
     labels: Sequence[int],
     **options: Any,
 ) -> OperatorProcessor:
-    """A level of one operator, whose rows go to the writer by their bytes."""
+    """Return a processor for a level with one operator, whose rows are sent to the writer by their bytes."""
     member = Member(0, SINK, node, node, operator, tuple(exits), wrap=wrap)
     return OperatorProcessor(Level([member], LEVEL, WRITER, labels), **options)
 
 
 @dataclass
 class Query:
-    """A query over a folder that survives restarts: its input files, its checkpoint and what it has emitted so far.
+    """A query over a folder that survives restarts: input files, checkpoint and the output so far.
 
-    `outputs[batch][label]` are the blocks of a batch that go to a label; a batch that is run again replaces its own.
+    `outputs[batch][label]` are the blocks that a batch sends to a label. A batch that is run again replaces its own
+    blocks.
     """
 
     spark: SparkSession
@@ -61,7 +62,7 @@ class Query:
     started: float = field(default_factory=lambda: time.time() - 3600)
 
     def add(self, *batches: Batch) -> None:
-        """Put batches in line."""
+        """Add batches to the input."""
         labels = placement(self.shards)
         source = self.folder / "source"
         source.mkdir(parents=True, exist_ok=True)
@@ -69,18 +70,18 @@ class Query:
             rows = ((labels[shard], LEVEL, block.to_bytes()) for shard, blocks in batch.items() for block in blocks)
             draft = self.folder / "draft"
             pq.write_table(pa.Table.from_batches([edge_rows(rows, round(time.time() * 1000))]), draft)
-            # Spark takes files in the order of their times.
+            # Spark reads files in the order of their modification times.
             os.utime(draft, (self.started + self.added, self.started + self.added))
             draft.rename(source / f"{self.added:06}.parquet")
             self.added += 1
 
     def run(self) -> None:
-        """Run until every batch in line is done; an error of the query is raised as it is."""
+        """Run until every added batch has ended; an error of the query is raised unchanged."""
         while len(self.outputs) < self.added:
             self._run()
 
     def _run(self) -> None:
-        """Run until Spark says that all is done, which after a failed batch is the case with that batch alone."""
+        """Run until Spark has nothing left to do; after a failed batch, Spark runs only that batch."""
         source = self.spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1)
         query = (
             over_shards(source.parquet(str(self.folder / "source")), self.processor)
@@ -102,9 +103,9 @@ class Query:
         self.outputs[batch] = blocks
 
     def blocks(self) -> list[Block]:
-        """All blocks emitted so far, in order of batches."""
+        """Return all blocks emitted so far, in order of batches."""
         return [block for _, labels in sorted(self.outputs.items()) for blocks in labels.values() for block in blocks]
 
     def folded(self) -> Counter[bytes]:
-        """The multiset that all changes emitted so far add up to."""
+        """Return the multiset that all changes emitted so far add up to."""
         return fold([block.changes for block in self.blocks()])

@@ -1,4 +1,4 @@
-"""Spark SQL as the oracle of scalar expressions: same types, same values, failures in the same rows."""
+"""Compare scalar expressions with Spark SQL: same types, same values, failures in the same rows."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ AT_ONCE = 40
 
 
 def frame_of(spark: SparkSession, table: Record, columns: Mapping[str, list[Any]]) -> DataFrame:
-    """The columns in Spark, and the number of each row."""
+    """Return the columns as a Spark frame, with the number of each row."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    # As users of Spark know it: without, LEVENSHTEIN makes -1 of a threshold that is NULL.
+    # Users run Spark with generated code. The interpreted LEVENSHTEIN returns -1 if its threshold is NULL.
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
     rows = [(row, *rest) for row, rest in enumerate(zip(*columns.values(), strict=True))]
     return spark.createDataFrame(rows, f"row INT, {_ddl(table)}")
@@ -48,9 +48,9 @@ def differences(
     *,
     local: bool = True,
 ) -> list[str]:
-    """What differs from Spark, a line each. Of the texts in `close` the last digit of a DOUBLE may differ.
+    """Return the differences to Spark, one per line. For texts in `close`, the last digit of a DOUBLE may differ.
 
-    Rows that fail are looked up in a frame of their own where it is `local`: it takes values that Python has.
+    With `local`, failing rows are checked in a separate local frame, whose values must be in Python's range.
     """
     ours = {text: evaluated(expression, table, columns) for text, expression in expressions.items()}
     wrong = []
@@ -72,7 +72,7 @@ def differences(
 
 
 def compiled(text: str, table: Record) -> Expression | None:
-    """The expression over the columns of a table, None if it is refused."""
+    """Compile an expression over the columns of a table; None if it is refused."""
     tree = sqlglot.parse_one(f"SELECT {text}", read=RowkindSql).expressions[0].unalias()
     tree = tree.transform(lambda node: _resolved(node) if isinstance(node, exp.Column) else node)
     try:
@@ -87,13 +87,13 @@ def _resolved(column: exp.Column) -> exp.Expr:
 
 
 def evaluated(expression: Expression, table: Record, columns: Mapping[str, list[Any]]) -> tuple[list[Any], set[int]]:
-    """The value in each row, and the rows in which there is none because the evaluation fails."""
+    """Return the value in each row, and the rows whose evaluation fails."""
     arrays = {name: pa.array(columns[name], table.type(name).arrow) for name in expression.columns}
     rows = len(next(iter(columns.values())))
     try:
         return evaluate([expression], arrays, rows)[expression].to_pylist(), set()
     except ExpressionError:
-        # A value that is NULL is none that failed.
+        # A NULL value is not a failure.
         tried = replace(expression, sql=f"TRY(ROW({expression.sql})) IS NULL", type=BOOLEAN)
         failed = evaluate([tried], arrays, rows)[tried].to_numpy(zero_copy_only=False)
         left = {name: array.filter(pa.array(~failed)) for name, array in arrays.items()}
@@ -102,7 +102,7 @@ def evaluated(expression: Expression, table: Record, columns: Mapping[str, list[
 
 
 def _theirs(frame: DataFrame, failing: dict[str, set[int]]) -> dict[str, tuple[str, list[Any]]]:
-    """Spark's type and values of each text, outside of the rows that are known to fail."""
+    """Return Spark's type and values of each text, without the rows that are known to fail."""
     texts = list(failing)
     found = {}
     for begin in range(0, len(texts), AT_ONCE):
@@ -132,14 +132,17 @@ def _collected(frame: DataFrame, failing: dict[str, set[int]]) -> dict[str, tupl
 
 
 def _local(spark: SparkSession, table: Record, columns: Mapping[str, list[Any]]) -> DataFrame:
-    """The columns and the number of each row, to be evaluated by Spark's optimizer: a third of the time of a job."""
+    """Return columns and row numbers as a local frame.
+
+    Spark's optimizer evaluates it, in a third of the time of a job.
+    """
     rows = pa.table({field.name: pa.array(columns[field.name], field.type.arrow) for field in table.fields})
     numbers = pa.array(range(rows.num_rows), pa.int32())
     return spark.createDataFrame(rows.append_column("row", numbers), StructType.fromDDL(_ddl(table) + ", row INT"))
 
 
 def _known(type_: str) -> str:
-    """Spark's name of a type; there are no narrower integers here."""
+    """Return Spark's name of a type, with INT for narrower integers, which Rowkind does not have."""
     return re.sub("TINYINT|SMALLINT", "INT", type_).replace(", ", ",")
 
 
@@ -148,20 +151,20 @@ def _ddl(table: Record) -> str:
 
 
 def _fails(rows: DataFrame, text: str, row: int) -> bool:
-    """Whether Spark cannot evaluate a text in a row."""
+    """Return whether Spark fails to evaluate a text in a row."""
     try:
         rows.where(f"row = {row}").selectExpr(text).collect()
-    except (PySparkException, Py4JJavaError):  # any of the many that Spark has
+    except (PySparkException, Py4JJavaError):  # Spark has many error classes
         return True
     return False
 
 
 def _same(ours: Any, theirs: Any, *, close: bool) -> bool:
-    """Whether two values are the same one; NaN is NaN, 0.0 is not -0.0, times are those of UTC."""
+    """Return whether two values are identical: NaN equals NaN, 0.0 differs from -0.0, and times are in UTC."""
     if isinstance(ours, dict) and isinstance(theirs, Row):
         ours, theirs = list(ours.items()), list(theirs.asDict().items())
     if isinstance(ours, list) and isinstance(theirs, dict):
-        # What comes from the JVM has lost its order.
+        # Maps from the JVM have lost their order.
         ours, theirs = sorted(ours), sorted(theirs.items())
     if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple):
         pairs = zip(ours, theirs, strict=False)

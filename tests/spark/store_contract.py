@@ -1,7 +1,7 @@
-"""What every blob store does, as checks that run over any of them.
+"""The contract of blob stores, as checks that run over any implementation.
 
-A check is a sequence of steps, each run in a batch of its own over the same state. On Spark the checks are payloads
-of changes and run inside the workers, each on a shard of its own: `RunChecks` is the operator that does so.
+A check is a sequence of steps, and each step runs in a separate batch over the same state. On Spark, the operator
+`RunChecks` runs the checks inside the workers: each check is a payload, and has a separate shard.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rowkind.operators.operator import Output
 from tests.spark.distinct import packed, unpacked
 
 Step = Callable[[BlobStore, bool], None]
-"""A step over a store; the flag says whether a blob that was deleted may still come out of a cache."""
+"""A step over a store. The flag says whether a cache may still return a blob that was deleted."""
 
 SMALL = pa.py_buffer(b"a small blob")
 EMPTY = pa.py_buffer(b"")
@@ -51,7 +51,7 @@ def delete(*blobs: pa.Buffer) -> Step:
 
 
 def there(*blobs: pa.Buffer) -> Step:
-    """Blobs are there as they were put."""
+    """Check that blobs are returned as they were put."""
 
     def step(store: BlobStore, _: bool) -> None:
         for blob in blobs:
@@ -61,7 +61,7 @@ def there(*blobs: pa.Buffer) -> Step:
 
 
 def gone(*blobs: pa.Buffer) -> Step:
-    """Blobs are not there, or still in a cache, whole."""
+    """Check that blobs are absent; with a cache, they may still be returned unchanged."""
 
     def step(store: BlobStore, cached: bool) -> None:
         for blob in blobs:
@@ -72,7 +72,7 @@ def gone(*blobs: pa.Buffer) -> Step:
 
 
 def manifest(blob: pa.Buffer | None) -> Step:
-    """The manifest is this one."""
+    """Check that the manifest is this blob."""
 
     def step(store: BlobStore, _: bool) -> None:
         assert store.get(MANIFEST) == blob
@@ -81,7 +81,7 @@ def manifest(blob: pa.Buffer | None) -> Step:
 
 
 def replace(blob: pa.Buffer) -> Step:
-    """Put another manifest."""
+    """Replace the manifest."""
 
     def step(store: BlobStore, _: bool) -> None:
         store.put(MANIFEST, blob)
@@ -90,7 +90,7 @@ def replace(blob: pa.Buffer) -> Step:
 
 
 def forget(blob: pa.Buffer) -> Step:
-    """Delete the manifest, which is this one."""
+    """Delete the manifest, which is this blob."""
 
     def step(store: BlobStore, _: bool) -> None:
         store.delete(MANIFEST, blob.size)
@@ -99,7 +99,7 @@ def forget(blob: pa.Buffer) -> Step:
 
 
 def all_of(*steps: Step) -> Step:
-    """Several steps in one batch."""
+    """Run several steps in one batch."""
 
     def step(store: BlobStore, cached: bool) -> None:
         for each in steps:
@@ -136,13 +136,13 @@ CHECKS: Mapping[str, tuple[Step, ...]] = {
 
 @dataclass(frozen=True)
 class RunChecks:
-    """Runs the step that a change's payload names, and emits what came of it."""
+    """Run the step that a change's payload names, and emit the result."""
 
     cached: bool
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """A store without and a store with a TTL."""
+        """A store without a TTL, and one with a TTL."""
         return {"kept": None, "expiring": 3_600_000}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:

@@ -14,19 +14,19 @@ LIMITS = CacheLimits(worker=1 << 20, disk=1 << 20)
 
 
 def blob(seed: int, size: int = 1000) -> pa.Buffer:
-    """Some bytes that no other seed gives."""
+    """Return bytes that differ for each seed."""
     return pa.py_buffer(seed.to_bytes(8, "big") * (size // 8))
 
 
 def test_a_blob_that_was_put_is_there(tmp_path: Path) -> None:
-    """What one batch puts, the next one gets."""
+    """A blob that one batch puts is found by the next batch."""
     cache = RunCache(tmp_path, LIMITS)
     cache.put(digest(blob(1)), blob(1))
     assert cache.get(digest(blob(1))) == blob(1)
 
 
 def test_workers_share_files(tmp_path: Path) -> None:
-    """A blob that one worker put is mapped by another from the same directory."""
+    """A blob that one worker has put is mapped by another worker from the same directory."""
     RunCache(tmp_path / "shared", LIMITS).put(digest(blob(1)), blob(1))
     assert RunCache(tmp_path / "shared", LIMITS).get(digest(blob(1))) == blob(1)
 
@@ -40,7 +40,7 @@ def test_a_missing_file_is_a_miss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0", blob(1).to_pybytes()[:-1], blob(2).to_pybytes()])
 def test_a_file_that_is_not_the_blob_is_a_miss_and_goes(tmp_path: Path, content: bytes) -> None:
-    """An empty, truncated or foreign file under a blob's name is noticed, and the blob takes its place again."""
+    """An empty, truncated or wrong file under a blob's name is a miss, and a new put replaces it."""
     name = digest(blob(1))
     (tmp_path / name).write_bytes(content)
     cache = RunCache(tmp_path, LIMITS)
@@ -50,7 +50,7 @@ def test_a_file_that_is_not_the_blob_is_a_miss_and_goes(tmp_path: Path, content:
 
 
 def test_a_mapped_blob_outlives_its_file(tmp_path: Path) -> None:
-    """Files may be removed under a worker that still reads them."""
+    """Files may be removed while a worker still reads them."""
     cache = RunCache(tmp_path, LIMITS)
     kept = cache.put(digest(blob(1)), blob(1))
     RunCache(tmp_path, LIMITS).drop(digest(blob(1)))
@@ -59,7 +59,7 @@ def test_a_mapped_blob_outlives_its_file(tmp_path: Path) -> None:
 
 
 def test_what_another_worker_has_removed_is_let_go(tmp_path: Path) -> None:
-    """A run that another worker merged is mapped no longer; what never had a file, for want of a disk, stays."""
+    """A run that another worker has merged is unmapped; a blob that has no file, for lack of disk space, stays."""
     cache, other = RunCache(tmp_path, LIMITS), RunCache(tmp_path, LIMITS)
     for seed in (1, 2):
         cache.put(digest(blob(seed)), blob(seed))
@@ -79,7 +79,7 @@ def test_what_another_worker_has_removed_is_let_go(tmp_path: Path) -> None:
 
 
 def test_a_dropped_blob_is_gone(tmp_path: Path) -> None:
-    """What state no longer refers to is neither on disk nor in memory."""
+    """A blob that state no longer refers to is neither on disk nor in memory."""
     cache = RunCache(tmp_path, LIMITS)
     cache.put(digest(blob(1)), blob(1))
     cache.drop(digest(blob(1)))
@@ -88,7 +88,7 @@ def test_a_dropped_blob_is_gone(tmp_path: Path) -> None:
 
 
 def test_the_disk_limit_holds_and_the_oldest_files_go(tmp_path: Path) -> None:
-    """Files stay within their limit but for what one worker adds between two looks, and the last used ones stay."""
+    """Files stay within the limit, plus at most what one worker adds between two checks; the last used files stay."""
     cache = RunCache(tmp_path, CacheLimits(worker=0, disk=64_000))
     for seed in range(200):
         cache.put(digest(blob(seed)), blob(seed))
@@ -103,7 +103,7 @@ def test_the_disk_limit_holds_and_the_oldest_files_go(tmp_path: Path) -> None:
 
 
 def test_the_memory_limit_holds(tmp_path: Path) -> None:
-    """A worker lets go of the blobs that it used longest ago, and maps them again from disk."""
+    """A worker evicts the blobs that it used longest ago, and maps them again from disk."""
     cache = RunCache(tmp_path, CacheLimits(worker=10_000, disk=1 << 20))
     for seed in range(50):
         cache.put(digest(blob(seed)), blob(seed))
@@ -115,7 +115,7 @@ def test_the_memory_limit_holds(tmp_path: Path) -> None:
 def test_a_file_is_checked_once_and_another_one_in_its_place_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More state than may be mapped is mapped again and again, and to read all of it each time takes too long."""
+    """State that exceeds the memory limit is mapped repeatedly, and its digest must not be computed each time."""
     checked: list[str] = []
 
     def counted(blob: pa.Buffer) -> str:
@@ -138,7 +138,7 @@ def test_a_file_is_checked_once_and_another_one_in_its_place_again(
 
 
 def test_a_useless_disk_fails_nothing(tmp_path: Path) -> None:
-    """Where no file can be written, the cache is a worker's memory and no more."""
+    """If no file can be written, the cache works in the worker's memory alone."""
     (tmp_path / "file").write_text("in the way")
     cache = RunCache(tmp_path / "file", LIMITS)
     cache.put(digest(blob(1)), blob(1))
@@ -149,7 +149,7 @@ def test_a_useless_disk_fails_nothing(tmp_path: Path) -> None:
 def test_a_worker_has_one_cache_in_the_scratch_directory_of_its_application(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every batch of a worker gets the same cache, under the directory that Spark removes in the end."""
+    """Every batch of a worker gets the same cache, under the directory that Spark removes at the end."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     cache = worker_cache(LIMITS)
     cache.put(digest(blob(1)), blob(1))
@@ -158,6 +158,6 @@ def test_a_worker_has_one_cache_in_the_scratch_directory_of_its_application(
 
 
 def test_a_folder_in_memory_is_known() -> None:
-    """`/dev/shm` is one on any Linux, the folder of the tests' own files is none."""
+    """On Linux `/dev/shm` lies in memory, and the folder of this file does not."""
     assert lies_in_memory("/dev/shm")
     assert not lies_in_memory(str(Path(__file__).parent))

@@ -1,4 +1,4 @@
-"""What is kept off the user's screen, and what is not."""
+"""Which notices are filtered from the user's standard error, and which are shown."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ BrokenPipeError: [Errno 32] Broken pipe
     ],
 )
 def test_only_the_known_notices_are_left_out(said: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """A worker or source that was called off says so in a traceback; any other one is shown, whole."""
+    """Tracebacks of cancelled workers and sources are filtered, and any other traceback is shown completely."""
     before = set(threading.enumerate())
     with quiet_stderr():
         subprocess.run(["sh", "-c", 'printf %s "$0" >&2', said], check=True)

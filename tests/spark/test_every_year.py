@@ -1,4 +1,4 @@
-"""Dates and times at the ends of their types, before the year 1 and after the year 9999, against Spark SQL."""
+"""Dates and times before the year 1 and after the year 9999, compared with Spark SQL."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ _PATTERNS = ("yyyy-MM-dd HH:mm:ss.SSS", "y", "yy", "yyyyMMdd", "EEE D DDD MMM d 
 
 
 def _of_moments() -> list[str]:
-    """Expressions over columns of every type of time; their results are text or numbers, which Python has all of."""
+    """Return expressions over columns of every time type.
+
+    Their results are text or numbers, because Python lacks such times.
+    """
     texts = ["UNIX_MICROS(ts)", "UNIX_MILLIS(ts)", "UNIX_SECONDS(ts)", "FROM_UNIXTIME(UNIX_SECONDS(ts))"]
     for of in ("ts", "nt", "day"):
         texts += [f"CAST({of} AS STRING)", f"TO_JSON(NAMED_STRUCT('t', {of}))", f"TO_CHAR({of}, 'yyyy')"]
@@ -106,7 +109,7 @@ _OF_NUMBERS = [
 
 
 def test_times_of_every_year_are_computed_and_written_as_in_spark(spark: SparkSession) -> None:
-    """Every function of times and every way to write one give Spark's values from the first year to the last."""
+    """Every time function and every conversion to text gives Spark's values from the first year to the last."""
     dice = _dice()
     moments = _EDGES + [dice.randrange(-(2**62), 2**62) for _ in range(12)]
     moments += [253_402_300_800_000_000 + dice.randrange(-400, 400) * _DAY for _ in range(6)]
@@ -117,7 +120,7 @@ def test_times_of_every_year_are_computed_and_written_as_in_spark(spark: SparkSe
 
 
 def test_text_of_every_year_is_read_as_in_spark(spark: SparkSession) -> None:
-    """CAST, TRY_CAST and TO_TIMESTAMP read Spark's signed years, and refuse the hours and days that it refuses."""
+    """CAST, TRY_CAST and TO_TIMESTAMP read signed years as Spark does, and refuse the same hours and days."""
     dice = _dice()
     texts = _TEXTS + [
         f"{dice.choice(['', '+', '-'])}{dice.choice([dice.randrange(10000), dice.randrange(300_000)]):04}-"
@@ -130,7 +133,7 @@ def test_text_of_every_year_is_read_as_in_spark(spark: SparkSession) -> None:
 
 
 def test_days_and_numbers_become_times_as_in_spark(spark: SparkSession) -> None:
-    """A day, a number of seconds or a year becomes the date or time that it is in Spark, or fails in both."""
+    """A day, a number of seconds or a year becomes the same date or time as in Spark, or fails in both."""
     days = [0, -719_162, -719_163, -719_528, -719_529, 2_932_896, 2_932_897, 106_751_991, -106_751_990, 2**31 - 2]
     _compare(spark, _OF_DAYS, {"day": days})
     numbers = [0, 1, -1, -5, 99_999, 253_402_300_800, -62_135_596_801, 253_402_300_800_000, 10**15, 2**63 - 1, -(2**63)]
@@ -144,7 +147,7 @@ def _dice() -> random.Random:
 
 
 def _compare(spark: SparkSession, texts: Sequence[str], given: Mapping[str, list[Any]]) -> None:
-    """Spark makes its times out of numbers, because Python has no values for most of them."""
+    """Compare with Spark. Spark computes the times from numbers, because Python cannot represent most of them."""
     count = len(next(iter(given.values())))
     columns = {name: given.get(name, [None] * count) for name in _TABLE.names}
     numbers = frame_of(spark, _NUMBERS, columns)

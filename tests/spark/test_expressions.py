@@ -1,4 +1,4 @@
-"""Spark SQL is the oracle of scalar expressions: the same types and the same values, row by row."""
+"""Random scalar expressions, compared with Spark SQL: the same types and the same values, row by row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPRESSIONS = 80
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_expressions_mean_what_spark_means(spark: SparkSession, seed: int) -> None:
-    """What is not refused has Spark's type and Spark's value in every row, NaN, NULL and overflow included."""
+    """An expression that is not refused has Spark's type and values in every row, with NaN, NULL and overflow."""
     rng = random.Random(seed)
     columns = {name: [random_value(rng, name) for _ in range(ROWS)] for name in COLUMNS.names}
     expressions = {}

@@ -1,4 +1,4 @@
-"""Python processes for Spark are forked from one that has everything loaded, and Spark sees no difference."""
+"""Spark's Python processes are forked from a process that has loaded everything, and Spark notices no difference."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["program", "child"])
 def forks(folder: Path, request: pytest.FixtureRequest) -> Iterator[int]:
-    """What forks, at the socket `forks` in the folder: a program of its own, or a child of one with one thread."""
+    """The id of the process that forks.
+
+    It listens on the socket `forks` in the folder, and is a separate program or the child of a program with one thread.
+    """
     command = [sys.executable, "-m", "rowkind.service.processes.forks", str(folder / "forks"), " " * 200]
     if request.param == "child":
         command = [sys.executable, "-c", FORKS, str(folder / "forks"), " " * 200]
@@ -73,7 +76,7 @@ def forks(folder: Path, request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def started(folder: Path, module: str, *arguments: str, socket: str = "forks") -> subprocess.Popen[bytes]:
-    """A module, run as Spark runs one."""
+    """Start a module as Spark starts one."""
     environment = {"ROWKIND_PYTHON": sys.executable, "ROWKIND_STAND_IN": str(folder / socket), "SAID": "a\nb=c"}
     return subprocess.Popen(
         [python(), "-m", module, *arguments],
@@ -85,7 +88,7 @@ def started(folder: Path, module: str, *arguments: str, socket: str = "forks") -
 
 
 def told(running: subprocess.Popen[bytes], code: int) -> dict[str, Any]:
-    """What the program tells that reads `input` and ends with a code."""
+    """Return the report of the program that reads `input` and ends with a code."""
     said, _ = running.communicate(b"input", timeout=120)
     assert running.returncode == code
     found: dict[str, Any] = json.loads(said)
@@ -94,7 +97,7 @@ def told(running: subprocess.Popen[bytes], code: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_it_has_what_it_was_given_and_ends_as_it_should(forks: int, folder: Path, code: int) -> None:
-    """Arguments, environment, folder, input, output and exit code are those of a process that Spark had started."""
+    """Arguments, environment, folder, input, output and exit code are those of a process that Spark starts itself."""
     with started(folder, "tells", str(code), "ä") as running:
         found = told(running, code)
     assert (found.pop("parent"), found.pop("loaded")) == (forks, True)
@@ -102,20 +105,20 @@ def test_it_has_what_it_was_given_and_ends_as_it_should(forks: int, folder: Path
 
 
 def test_where_nobody_forks_it_is_python(folder: Path) -> None:
-    """Nothing is loaded then, and all else is the same."""
+    """Without a forking process Python starts directly, nothing is preloaded, and all else is the same."""
     with started(folder, "tells", "3", socket="nobody") as running:
         assert not told(running, 3)["loaded"]
 
 
 def test_a_process_with_threads_forks_nothing(folder: Path) -> None:
-    """What other threads hold would be held for ever in a child. Nor does one whose folder is gone with the JVM."""
+    """A lock held by another thread would never be released in a child; a missing socket folder prevents forks too."""
     subprocess.run([sys.executable, "-c", THREADS, str(folder / "never")], check=True)
     assert not (folder / "never").exists()
 
 
 @pytest.mark.usefixtures("forks")
 def test_both_end_when_either_is_killed(folder: Path) -> None:
-    """The one that Spark sees, and the one that works."""
+    """If Spark's process or the forked process is killed, the other one ends too."""
     with started(folder, "waits") as seen:
         assert seen.stdout is not None
         works = int(seen.stdout.readline())
@@ -130,7 +133,7 @@ def test_both_end_when_either_is_killed(folder: Path) -> None:
 
 @pytest.mark.spark
 def test_workers_of_spark_are_forked(spark: SparkSession) -> None:
-    """The daemon that forks them has been forked, too."""
+    """The daemon that forks Spark's workers has itself been forked."""
 
     def look(_: int) -> int:
         return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])

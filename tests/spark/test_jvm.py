@@ -14,7 +14,7 @@ JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def test_java_gets_the_options_of_sparks_own_launcher() -> None:
-    """All but the memory and the incubating module, so that a new version of Spark cannot ask for more unnoticed."""
+    """All options but the memory and the incubating module are the same, so that changes in Spark are noticed."""
     launcher = ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
     environment = {"PATH": os.environ["PATH"], "SPARK_HOME": str(JARS.parent), "SPARK_SCALA_VERSION": "2.13"}
     command = [java(), "-cp", f"{JARS}/*", *launcher]
@@ -30,19 +30,19 @@ def test_java_gets_the_options_of_sparks_own_launcher() -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test's own."""
+    """The path of an empty cache folder for one test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "rowkind"
 
 
 def part_of(options: list[str]) -> Path:
-    """Where the JVM is told to leave an archive."""
+    """Return the path at which the JVM must leave an archive."""
     (at,) = (option for option in options if option.startswith("-XX:ArchiveClassesAtExit="))
     return Path(at.partition("=")[2])
 
 
 def test_an_archive_is_made_once_and_then_used(cache: Path) -> None:
-    """What a JVM has left is used by the next, but not before it is whole."""
+    """An archive that one JVM has written is used by the next one, but not before it is complete."""
     left = part_of(class_archive(java(), JARS, ["-Xmx1g"]))
     left.write_bytes(bytes(16))
     assert part_of(class_archive(java(), JARS, ["-Xmx1g"])) != left, "it is still being written"
@@ -56,7 +56,7 @@ def test_an_archive_is_made_once_and_then_used(cache: Path) -> None:
 
 
 def test_jars_behind_sparks_do_with_the_archive_that_is_there(cache: Path) -> None:
-    """Java takes classes from one whose class path its own begins with; a JVM leaves one where there is none."""
+    """Java accepts an archive whose class path is the beginning of its own, and writes one if there is none."""
     spark, more = (str(next(JARS.glob(name))) for name in ("spark-launcher_*.jar", "scala-library-*.jar"))
     longer = f"{spark}{os.pathsep}{more}"
     assert part_of(class_archive(java(), JARS, [longer], [spark]))
@@ -72,7 +72,7 @@ def test_jars_behind_sparks_do_with_the_archive_that_is_there(cache: Path) -> No
 
 
 def test_an_archive_that_was_never_finished_goes(cache: Path) -> None:
-    """A JVM that is killed in the middle leaves 150 MB."""
+    """A JVM that is killed while it writes would otherwise leave 150 MB."""
     left = part_of(class_archive(java(), JARS, []))
     left.write_bytes(bytes(16))
     os.utime(left, (0, 0))
@@ -81,7 +81,7 @@ def test_an_archive_that_was_never_finished_goes(cache: Path) -> None:
 
 
 def test_an_archive_that_nobody_uses_goes(cache: Path) -> None:
-    """It belongs to a Java or to jars that are gone; one that is used stays, however old it is."""
+    """An archive that is no longer used is deleted after a month; one that is used stays, however old it is."""
     part_of(class_archive(java(), JARS, [])).write_bytes(b"head")
     used = Path(class_archive(java(), JARS, [])[-1].partition("=")[2])
     other = cache / "classes-0.jsa"
@@ -97,7 +97,7 @@ def test_an_archive_that_nobody_uses_goes(cache: Path) -> None:
 def test_an_archive_that_is_packed_beside_the_libraries_is_used(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in an image, whose cache is empty when it starts; it is unpacked once, and nothing else is left."""
+    """An image starts with an empty cache: the packed archive is unpacked once, without leaving other files."""
     monkeypatch.setattr("sys.prefix", str(tmp_path / "installed"))
     part_of(class_archive(java(), JARS, [])).write_bytes(b"head" * 100_000)
     used = class_archive(java(), JARS, [])
@@ -110,14 +110,14 @@ def test_an_archive_that_is_packed_beside_the_libraries_is_used(
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container whose file system is for reading only."""
+    """In a container with a read-only file system, Java starts without an archive."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert class_archive(java(), JARS, []) == []
 
 
 def test_an_archive_that_java_does_not_like_costs_only_time(cache: Path) -> None:
-    """A damaged one, say: Java starts without it and says nothing."""
+    """If the archive is damaged, Java starts without it and prints nothing."""
     part_of(class_archive(java(), JARS, [])).write_bytes(b"no archive at all")
     command = [java(), *class_archive(java(), JARS, []), "--version"]
     plain = subprocess.run([java(), "--version"], capture_output=True, check=True)
@@ -127,7 +127,7 @@ def test_an_archive_that_java_does_not_like_costs_only_time(cache: Path) -> None
 
 
 def test_what_killed_runs_have_left_goes(tmp_path: Path) -> None:
-    """Their folders are not locked any more; that of a run that lives is, and what is somebody else's stays."""
+    """The unlocked folders of killed runs are deleted; folders of live runs and other folders stay."""
     left, alive = temporary_folder(str(tmp_path))
     alive.close()
     lives, held = temporary_folder(str(tmp_path))

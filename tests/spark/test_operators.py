@@ -1,4 +1,4 @@
-"""The laws that speak of state, for the operators in a real query, on RocksDB."""
+"""The operator laws that concern state, in a real query on RocksDB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.spark.replay import RecordingWorld, RocksDBWorld
 pytestmark = pytest.mark.spark
 
 FEWER = JOINS[1::5]
-"""Joins of every kind and layout, but not all combinations of those."""
+"""Joins of every kind and layout, but not every combination."""
 
 OF_STATE = (
     insert_then_retract_leaves_nothing,
@@ -27,7 +27,7 @@ OF_STATE = (
     stop_and_resume_changes_nothing,
     another_split_after_a_stop_changes_nothing,
 )
-"""The others are about what is in a batch, for which it is all the same where state is."""
+"""The other laws concern the contents of a batch, which do not depend on where state is kept."""
 
 ON_ROCKSDB = [
     (law, subject) for law, subject in CASES if law in OF_STATE and (subject not in JOINS or subject in FEWER)
@@ -35,7 +35,7 @@ ON_ROCKSDB = [
 
 
 def changelog(subject: Subject) -> Batches:
-    """A small random changelog; it is the same for all laws, so that they share runs."""
+    """Return a small random changelog. It is the same for all laws, so that they share runs."""
     seed = f"{subject}, on RocksDB"
     print(f"seed '{seed}'")
     return subject.batches(seed, batches=3, changes=6)
@@ -43,7 +43,7 @@ def changelog(subject: Subject) -> Batches:
 
 @pytest.fixture(scope="module")
 def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> RocksDBWorld:
-    """All that the laws want to see, played by one query that is stopped in between."""
+    """All runs that the laws need, played by one query that is stopped once in between."""
     recording = RecordingWorld()
     for law, subject in ON_ROCKSDB:
         law(subject, changelog(subject), recording)
@@ -57,7 +57,7 @@ def test_the_operator_obeys_the_law(law: Law, subject: Subject, world: RocksDBWo
 
 
 def test_what_is_not_retracted_is_in_the_state_store(world: RocksDBWorld) -> None:
-    """So that a store in which nothing is left says something."""
+    """Rows that were not retracted are in the store, so an empty store is not trivial."""
     left = [played for played in world.played.values() if played.outputs and played.outputs[-1].state.rows]
     assert len(left) > len(world.played) // 2
     assert all(played.blobs > 1 for played in left)

@@ -1,4 +1,4 @@
-"""The processor without a query: what goes in, what comes out, and what rides through."""
+"""The processor without a query: its input, its output, and the blocks that pass through unchanged."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ UNMATCHED = sample("rowkind_unmatched_retractions_total", sink=SINK, operator="d
 
 
 def letters(lost: Changes) -> pa.BinaryArray:
-    """The dead letter of a row is the row in brackets."""
+    """Return the rows in brackets, as their dead letters."""
     return packed(b"[" + row + b"]" for row in unpacked(lost.payload))
 
 
 def test_blocks_of_a_shard_are_one_batch() -> None:
-    """Rows that come and go in different blocks of one batch are netted by the operator."""
+    """Rows that are inserted and retracted in different blocks of one batch cancel out in the operator."""
     running = Running()
     out = running.batch(Block(batch_of(("+I", "a"), ("+I", "b"))), Block(batch_of(("-D", "a"), start=2)))
     assert fold([out.changes]) == {b"b": 1}
@@ -56,7 +56,7 @@ def test_blocks_of_a_shard_are_one_batch() -> None:
 
 
 def test_output_goes_to_the_label_of_its_shard() -> None:
-    """Each change leaves in a block for the writer's level, and for the shard that its hash names."""
+    """Each change leaves in a block for the writer's level, and for the shard that its hash selects."""
     labels = placement(5)
     out = Running(labels).batch(Block(batch_of(*(("+I", f"row {i}") for i in range(100)))), label=labels[3])
     assert {(label, level) for label, level, _ in out.blocks} == {(label, WRITER) for label in labels}
@@ -66,7 +66,7 @@ def test_output_goes_to_the_label_of_its_shard() -> None:
 
 
 def test_what_stays_leaves_for_its_own_shard() -> None:
-    """Rows that are partitioned as their consumer wants them are not sent elsewhere, whatever their keys."""
+    """Rows that are already partitioned as their consumer needs them stay in their shard, whatever their keys are."""
     labels = placement(5)
     member = Member(0, SINK, "distinct", "state", Distinct(), (way_out(stays=True),))
     rows = Block(batch_of(*(("+I", f"row {i}") for i in range(100))))
@@ -77,7 +77,7 @@ def test_what_stays_leaves_for_its_own_shard() -> None:
 
 @pytest.mark.parametrize("level", [LEVEL + 1, LEVEL + 2], ids=["deeper", "the writer's"])
 def test_blocks_for_other_levels_ride_through_as_they_are(level: int) -> None:
-    """Rows, counters and dead letters keep label, level and every byte, and no operator is touched by them."""
+    """Rows, counters and dead letters keep label, level and every byte, and no operator processes them."""
     labels = placement(3)
     blocks = [
         Block(batch_of(("+I", "a"), ("-D", "b"))),
@@ -89,7 +89,7 @@ def test_blocks_for_other_levels_ride_through_as_they_are(level: int) -> None:
 
 
 def test_blocks_of_several_levels_come_in_one_batch() -> None:
-    """The operator has what is for its level, in any order, and the rest goes on beside what it emits."""
+    """The operator receives the blocks for its level, in any order, and the other blocks pass through unchanged."""
     through = (0, WRITER, Block(batch_of(("+I", "through")), {"x_total": 7}).to_bytes())
     a, b = ((0, LEVEL, Block(batch_of(("+I", row))).to_bytes()) for row in "ab")
     out = Running().edges(a, through, b)
@@ -102,13 +102,13 @@ def test_blocks_of_several_levels_come_in_one_batch() -> None:
 
 @pytest.mark.parametrize("level", [WRITER, WRITER + 1], ids=["the writer's", "behind it"])
 def test_a_stage_without_members_lets_all_pass(level: int) -> None:
-    """A checkpoint may have more stages than the graph is deep, one with the writer's number: nothing is lost."""
+    """A checkpoint may have more stages than the graph needs; a stage without members passes all blocks on."""
     edges = [(0, WRITER, Block(batch_of(("+I", "a")), {"x_total": 1}).to_bytes())]
     assert Running(members=[], level=level).edges(*edges) == edges
 
 
 def test_counters_leave_once_for_the_writer() -> None:
-    """All that was counted is in one block, without changes, for the writer's level, however deep that is."""
+    """All counters are in one block without changes, for the writer's level, however deep that level is."""
     labels = placement(4)
     one, two = Block(batch_of(("+I", "a"))), Block(batch_of(("+I", "b"), start=1))
     out = Running(labels, writer=5).batch(one, two, label=labels[2])
@@ -130,13 +130,13 @@ def test_counters_leave_without_changes() -> None:
 
 
 def test_a_block_without_changes_does_not_touch_the_operator() -> None:
-    """What lets operators begin without rows is nothing to one that has no need of that: it counts nothing."""
+    """Empty blocks are for operators that start without rows; any other operator ignores them and counts nothing."""
     [(_, level, block)] = Running().batch(Block()).blocks
     assert (level, len(block.changes), block.counters) == (WRITER, 0, {})
 
 
 def test_state_gauges_name_the_shard() -> None:
-    """The size of state is told per shard, by its number and not by its label."""
+    """The size of state is reported per shard, by the shard's number and not by its label."""
     labels = placement(3)
     for shard, label in enumerate(labels):
         counters = Running(labels).batch(Block(batch_of(("+I", "a"), ("+I", "b"))), label=label).counters
@@ -146,14 +146,14 @@ def test_state_gauges_name_the_shard() -> None:
 
 @pytest.mark.parametrize("policy", ["ignore", "dead_letter"])
 def test_unmatched_retractions_are_counted(policy: Literal["ignore", "dead_letter"]) -> None:
-    """A retraction that finds no row is counted under either lenient policy and changes no state."""
+    """A retraction that finds no row is counted under either lenient policy, and changes no state."""
     running = Running(unmatched=policy, wrap=letters)
     assert running.batch(Block(batch_of(("-D", "never there"), ("+I", "a")))).counters[UNMATCHED] == 1
     assert running.batch(Block(batch_of(("+I", "never there")))).rows == [b"never there"]
 
 
 def test_unmatched_retractions_become_dead_letters() -> None:
-    """With that policy, each lost retraction leaves as a dead letter that the given function makes, for the writer."""
+    """With `dead_letter`, each unmatched retraction becomes a dead letter made by `wrap`, and is sent to the writer."""
     labels = placement(3)
     running = Running(labels, writer=4, unmatched="dead_letter", wrap=letters)
     out = running.batch(Block(batch_of(("-D", "lost"))), label=labels[1])
@@ -163,7 +163,7 @@ def test_unmatched_retractions_become_dead_letters() -> None:
 
 
 def test_unmatched_retractions_fail() -> None:
-    """With that policy, the message says which operator of which sink, which record, and what to do."""
+    """With `fail`, the message names the sink, the operator and the record, and says what to do."""
     lost = changes(("+I", "a"), ("-D", "lost"), start=(7 << 16) + 1)
     said = r"^sink, distinct: 1 retraction.*offset 7 of partition 2.*unmatched"
     with pytest.raises(UnmatchedRetractionError, match=said):
@@ -172,7 +172,7 @@ def test_unmatched_retractions_fail() -> None:
 
 @dataclass(frozen=True)
 class Counting:
-    """Emits, in every batch, how many changes of each side it has had."""
+    """Emits, in every batch, how many changes of each side it has received."""
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
@@ -180,7 +180,7 @@ class Counting:
         return {"rows": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Count them in."""
+        """Add the changes to the counts."""
         assert now > 0
         changes = batch.changes
         before = stores["rows"].get(MANIFEST)
@@ -218,16 +218,16 @@ FUSED = [
         wrap=letters,
     ),
 ]
-"""Two operators of one level. What the first emits goes to the second, and out of the stage."""
+"""Two operators of one level. The first one's output goes to the second one, and out of the stage."""
 
 
 def block_for(place: int, *rows: tuple[str, str], start: int = 0) -> Block:
-    """A block of changes for an operator of a graph."""
+    """Return a block of changes for an operator of the graph."""
     return Block(address(batch_of(*rows, start=start), place))
 
 
 def test_members_hand_their_changes_on_in_memory() -> None:
-    """What comes from outside reaches the member it is addressed to; what one emits, whoever is at one of its exits."""
+    """Input reaches the member to which it is addressed, and a member's output reaches the consumers at its exits."""
     running = Running(members=FUSED)
     for_below = block_for(BELOW, ("+I", "a"), ("+I", "a"), ("+I", "b"))
     for_above = block_for(ABOVE, ("+I", "c"), ("+I", "d"))
@@ -244,14 +244,14 @@ def test_members_hand_their_changes_on_in_memory() -> None:
 
 
 def test_changes_for_nobody_in_the_stage_reach_nobody() -> None:
-    """A member takes in what is addressed to its place in the graph, and not to its place in the stage."""
+    """A member processes the changes addressed to its place in the graph, not to its place in the stage."""
     out = Running(members=FUSED).batch(block_for(0, ("+I", "a")), block_for(1, ("+I", "b")))
     assert out.rows_for(SECOND_SINK) == [b""]
     assert sample("rowkind_operator_rows_in_total", sink=SINK, operator="above", kind="+I") not in out.counters
 
 
 def test_one_that_emits_for_several_levels_sends_to_each() -> None:
-    """A deeper operator and a sink have each their own block of the same rows."""
+    """A deeper operator and a sink each get a block with the same rows."""
     member = Member(0, SINK, "distinct", "state", Distinct(), (way_out(1, 2), way_out(2, 3)))
     out = Running(members=[member], writer=3).batch(Block(batch_of(("+I", "a"), ("+I", "b"))))
     assert [(level, len(block.changes)) for _, level, block in out.blocks] == [(2, 2), (3, 2), (3, 0)]
@@ -260,7 +260,7 @@ def test_one_that_emits_for_several_levels_sends_to_each() -> None:
 
 
 def test_a_member_that_always_runs_does_so_for_any_block_of_its_shard() -> None:
-    """An empty block is enough to have it say what there is to say without changes, once and not in every shard."""
+    """An empty block makes the member emit its output without changes, once and not in every shard."""
     labels = placement(2)
     first, second = (Running(labels, members=FUSED).batch(Block(), label=label) for label in labels)
     assert first.rows_for(SECOND_SINK) == [b""]
@@ -269,7 +269,7 @@ def test_a_member_that_always_runs_does_so_for_any_block_of_its_shard() -> None:
 
 
 def test_each_member_has_its_own_dead_letters_and_is_named_in_errors() -> None:
-    """Unmatched retractions leave from the middle of the stage; where they are fatal, the member's input is named."""
+    """Unmatched retractions become dead letters in mid-stage; with `fail`, the message names the member's input."""
     lost = block_for(ABOVE, ("-D", "lost"))
     out = Running(members=FUSED, unmatched="dead_letter").batch(block_for(BELOW, ("-D", "gone")), lost)
     assert out.rows == [b"0:1"]
@@ -279,7 +279,7 @@ def test_each_member_has_its_own_dead_letters_and_is_named_in_errors() -> None:
 
 
 def test_large_output_is_cut() -> None:
-    """Blocks stay near their limit, whatever their rows weigh, and hold every change in order."""
+    """Blocks stay near their size limit, however large their rows are, and keep every change in order."""
     large = batch_of(*(("+I", "x" * (i % 700)) for i in range(1000)))
     pieces = list(cut(large, limit=10_000))
     assert 10 < len(pieces) < 200
@@ -292,7 +292,7 @@ def test_large_output_is_cut() -> None:
 
 
 def test_a_block_of_everything_is_the_same_after_its_journey() -> None:
-    """Refreshes, truncations and dead letters come out as they went in, also when the batch is cut."""
+    """Refreshes, truncations and dead letters survive encoding and decoding, even if the batch is cut."""
     letters = binary([b"letter", b""])
     batch = Batch(changes(("+I", "a"), ("-D", "b")), changes(("+I", "c")), {3: 1 << 40}, letters)
     for pieces in (1, 2, 3, 6):
@@ -305,14 +305,14 @@ def test_a_block_of_everything_is_the_same_after_its_journey() -> None:
 
 
 def test_a_processor_is_pickled_by_the_name_of_its_module() -> None:
-    """What Spark ships of the processor are names and values, and no code."""
+    """The pickled processor contains names and values, and no code."""
     processor = alone("distinct", Distinct(), labels=[0])
     assert b"rowkind.service.spark.processor" in pickle.dumps(processor)
     assert len(pickle.dumps(processor)) < 2000
 
 
 def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path) -> None:
-    """What a normalize keeps as it is crosses the shuffle as a refresh, and counts as no row on its way."""
+    """A row that a normalize operator leaves unchanged crosses the shuffle as a refresh, and is not counted."""
     query = Clocked.of(job_of(tmp_path, WRITTEN_AGAIN))
     whole = graph([query.sink])
     assert [each.level for each in whole.operators] == [1, 2]

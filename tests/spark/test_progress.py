@@ -1,4 +1,4 @@
-"""What Spark tells of batches, however many of them end between two looks."""
+"""Spark's progress reports of batches, however many batches end between two checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_no_batch_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    """Each is told once, in order, though several end before anybody looks; later the last one again."""
+    """Each batch is reported once and in order, even if several have ended; the last one can be read again."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     try:
@@ -31,7 +31,7 @@ def test_no_batch_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_finds_nothing_to_do_after_its_batches_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    """A start that goes on behind several batches tells of none of them, and is not waited for."""
+    """After a restart with nothing to do, Spark reports an empty batch, so that the job need not wait for one."""
     (tmp_path / "rows").mkdir()
 
     def started() -> StreamingQuery:
@@ -56,5 +56,5 @@ def test_what_finds_nothing_to_do_after_its_batches_says_so(spark: SparkSession,
 
 
 def _last(query: StreamingQuery) -> int:
-    """The last batch of which is told."""
+    """Return the number of the last reported batch; -1 if there is none."""
     return query.lastProgress["batchId"] if query.lastProgress is not None else -1

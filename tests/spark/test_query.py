@@ -1,4 +1,4 @@
-"""The processor in real queries, on RocksDB: results, restarts, failures, expiry, errors."""
+"""The processor in real queries on RocksDB: results, restarts, failures, deletion, errors."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ UNMATCHED = sample("rowkind_unmatched_retractions_total", sink=SINK, operator="d
 
 
 def query(spark: SparkSession, folder: Path, operator: Distinct | None = None, **options: Any) -> Query:
-    """A query of the test operator."""
+    """Return a query of the test operator."""
     processor = alone("distinct", operator or Distinct(), labels=LABELS, **options)
     return Query(spark, folder, processor, SHARDS)
 
 
 def random_batches(seed: int, batches: int) -> list[dict[int, list[Changes]]]:
-    """Batches of random changes by shard, with duplicates, retractions, and retractions of nothing."""
+    """Return batches of random changes by shard, with duplicates, retractions and unmatched retractions."""
     print("seed", seed)
     dice = random.Random(seed)
     result = []
@@ -53,12 +53,12 @@ def random_batches(seed: int, batches: int) -> list[dict[int, list[Changes]]]:
 
 
 def as_blocks(batch: Mapping[int, list[Changes]]) -> dict[int, list[Block]]:
-    """The batch with its changes in blocks."""
+    """Return the batch with its changes in blocks."""
     return {shard: [Block(Batch(part)) for part in parts] for shard, parts in batch.items()}
 
 
 def in_memory(batches: list[dict[int, list[Changes]]], operator: Distinct | None = None) -> list[Output]:
-    """What the operator emits over memory stores, in order of batches and shards."""
+    """Return the operator's output over memory stores, in order of batches and shards."""
     operator = operator or Distinct()
     stores = [{"rows": MemoryStore()} for _ in range(SHARDS)]
     return [
@@ -69,7 +69,7 @@ def in_memory(batches: list[dict[int, list[Changes]]], operator: Distinct | None
 
 
 def test_state_that_moves_to_other_partitions_is_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    """Every batch emits the same rows over more and fewer partitions, as Spark's own tool leaves them."""
+    """Every batch emits the same rows after Spark's tool has moved the state to more or fewer partitions."""
     batches = random_batches(seed=20_262, batches=8)
     expected = in_memory(batches)
     running = query(spark, tmp_path)
@@ -105,7 +105,7 @@ def test_memory_and_rocksdb_agree_and_a_restart_changes_nothing(spark: SparkSess
 
 @dataclass(frozen=True)
 class Failing(Distinct):
-    """Fails after its work is done, while a file is there; `once` removes the file with the first failure."""
+    """Fails after its work is done, as long as a file exists; with `once`, the first failure removes the file."""
 
     flag: str = ""
     once: bool = False
@@ -127,7 +127,7 @@ class Failing(Distinct):
 
 @pytest.mark.parametrize("once", [True, False], ids=["the task is tried again", "the query is started again"])
 def test_a_batch_that_failed_leaves_no_trace(spark: SparkSession, tmp_path: Path, once: bool) -> None:
-    """State and output after a failure in the middle of a batch are those of a run without one."""
+    """State and output after a failure in mid-batch are the same as those of a run without a failure."""
     flag = tmp_path / "fail"
     flag.touch()
     rows = [("+I", "a"), ("+I", "a"), ("+I", "poison"), ("-D", "b")]
@@ -155,13 +155,13 @@ def test_a_batch_that_failed_leaves_no_trace(spark: SparkSession, tmp_path: Path
 
 
 def stored(spark: SparkSession, folder: Path) -> int:
-    """How many entries the state store holds."""
+    """Return the number of entries in the state store."""
     reader = spark.read.format("statestore").option("stateVarName", MAP)
     return reader.load(str(folder / "checkpoint")).count()
 
 
 def test_rows_that_all_went_leave_nothing_in_the_state_store(spark: SparkSession, tmp_path: Path) -> None:
-    """Blobs that were replaced are deleted from RocksDB, and only the last manifest and run of a shard are there."""
+    """Replaced blobs are deleted from RocksDB; only the last manifest and the last run of a shard remain."""
     running = query(spark, tmp_path)
     running.add(*({0: [Block(batch_of(("+I", f"row {i}"), start=i))]} for i in range(4)))
     running.run()
@@ -169,7 +169,7 @@ def test_rows_that_all_went_leave_nothing_in_the_state_store(spark: SparkSession
 
 
 def test_a_checkpoint_on_a_local_disk_needs_no_checksum_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark writes none beside its files, and yet notices a byte of the state that has changed on the disk."""
+    """Spark writes no .crc files, and still detects a changed byte in the state on disk."""
     running = query(spark, tmp_path)
     running.add(*({0: [Block(batch_of(*(("+I", f"row {i} {j}") for j in range(100))))]} for i in range(3)))
     running.run()
@@ -184,7 +184,7 @@ def test_a_checkpoint_on_a_local_disk_needs_no_checksum_files(spark: SparkSessio
 
 
 def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(spark: SparkSession, tmp_path: Path) -> None:
-    """The message of a failure in a worker comes out of the query's exception as it was raised."""
+    """The message of an error in a worker is extracted unchanged from the query's exception."""
     running = query(spark, tmp_path, unmatched="fail")
     running.add({0: [Block(batch_of(("-D", "never there"), start=(12 << 16) + 3))]})
     with pytest.raises(StreamingQueryException) as failure:
@@ -199,7 +199,7 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(spark: SparkSession
 
 
 def test_a_query_says_nothing_on_the_screen(tmp_path: Path) -> None:
-    """A session that starts, runs a stateful query, fails in a task and stops prints only what the program prints."""
+    """A session that starts, runs a stateful query, fails in a task and stops prints only the program's own output."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.quiet_program", str(tmp_path)],
         capture_output=True,

@@ -8,7 +8,7 @@ from rowkind.service.spark.session import archive
 
 
 def test_executors_get_the_packages_as_they_run_here(tmp_path: Path) -> None:
-    """The archive that a cluster's executors are sent is all that Python needs to import the project's packages."""
+    """The archive sent to a cluster's executors has everything that Python needs to import Rowkind's packages."""
     archive(tmp_path / "rowkind.zip")
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"

@@ -1,4 +1,4 @@
-"""A process of Spark's that was killed since it was last asked is no reason not to start a query."""
+"""A query can start even if Spark's process for its source was killed after it was last used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.run.process import until
 
 @pytest.mark.spark
 def test_a_source_is_asked_again_where_the_process_that_knows_it_is_gone(spark: SparkSession) -> None:
-    """Such as where SIGTERM went to all processes of a job, in the moment in which one of its queries began."""
+    """SIGTERM to all processes of a job may kill the process that knows the source while a query starts."""
     register(spark)
     first = source_of(spark, "{}")
     killed = [pid for pid in descendants(os.getpid()) if _knows_sources(pid)]
@@ -27,5 +27,5 @@ def test_a_source_is_asked_again_where_the_process_that_knows_it_is_gone(spark: 
 
 
 def _knows_sources(pid: int) -> bool:
-    """Whether it is a process that says what a source offers."""
+    """Return whether a process describes sources to Spark."""
     return b"create_data_source" in command(pid)

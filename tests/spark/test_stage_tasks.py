@@ -1,4 +1,4 @@
-"""How far Spark is with its tasks, told while somebody waits for them."""
+"""Reports of how many of Spark's tasks are done, while a caller waits for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_tasks_are_told_as_they_are_done(spark: SparkSession) -> None:
-    """Of how many there are so many, and never fewer than before; somebody else may have one more meanwhile."""
+    """The number of done tasks never falls, and the total may include a task of another query."""
     told: list[tuple[int, int]] = []
     with tasks_told(spark, lambda done, total: told.append((done, total))):
         spark.sparkContext.parallelize(range(6), 6).foreach(lambda _: time.sleep(0.8))

@@ -1,4 +1,4 @@
-"""Plans of several operators in real queries, on RocksDB: levels, single shards, broadcasts, several sinks."""
+"""Plans of several operators in real queries on RocksDB: levels, single shards, broadcasts, several sinks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ pytestmark = pytest.mark.spark
 def test_a_query_of_every_operator_is_what_sql_says_before_and_after_a_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Fused operators on several levels, a broadcast, a union, a cross join, a global count; stopped in the middle."""
+    """Fused operators on several levels, a broadcast, a union, a cross join and a global count survive a restart."""
     shop = Shop("everything on RocksDB")
     query = PlanQuery(spark, tmp_path, [everything()])
 
@@ -70,7 +70,7 @@ def test_a_query_of_every_operator_is_what_sql_says_before_and_after_a_restart(
 
 
 def test_two_sinks_of_one_query_share_a_join_and_stand_at_the_same_place(spark: SparkSession, tmp_path: Path) -> None:
-    """After every batch each has what SQL says of all rows so far, and what it has in memory; also after a restart."""
+    """After every batch each sink has the rows that SQL and the memory engine give, even after a restart."""
     shop, sinks = Shop("two sinks"), [named(), everything()]
     query = PlanQuery(spark, tmp_path, sinks)
     engine, folds = MemoryEngine(*sinks), [Fold(keyed=False) for _ in sinks]
@@ -94,7 +94,7 @@ def test_two_sinks_of_one_query_share_a_join_and_stand_at_the_same_place(spark: 
 
 
 def test_a_query_goes_on_where_its_checkpoint_has_more_stages(spark: SparkSession, tmp_path: Path) -> None:
-    """A sink that was deeper than the others is gone: they go on over their state, through the stages it has left."""
+    """After the deepest sink is removed, the others continue with their state, through all stages of the checkpoint."""
     shop, sinks = Shop("a sink is gone"), [named(), everything()]
     both = PlanQuery(spark, tmp_path, sinks)
     both.run(shop.batch(20))
@@ -111,13 +111,13 @@ def test_a_query_goes_on_where_its_checkpoint_has_more_stages(spark: SparkSessio
 
 
 def test_the_levels_at_which_somebody_begins_without_rows() -> None:
-    """A global count does, in the shard of the empty key."""
+    """A global count starts without rows, in the shard of the empty key."""
     assert opens(graph([everything()]), 2) == ((shard_without_key(2), 2),)
     assert opens(graph([named()]), 2) == ()
 
 
 def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, tmp_path: Path) -> None:
-    """A global count behind a join has its row from the first batch on, from one shard, whatever batches are empty."""
+    """A global count over a join has its row from the first batch on, from one shard, even if batches are empty."""
     named = Expression("\"name\" = 'ann'", Type.of("BOOLEAN"), ("name",), "name = 'ann'")
     ids = select(CUSTOMERS, "id", key=by(CUSTOMERS, "id"), nets=True)
     both = ids.output.concat(ids.output.rename({"id": "other"}))
@@ -147,7 +147,7 @@ def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, 
 
 
 def test_two_tasks_write_what_a_sink_key_fixes_unshuffled(spark: SparkSession, tmp_path: Path) -> None:
-    """A top 3 over a join of inserted rows: both tasks write, each key by one of them only, and it is what SQL says."""
+    """Both tasks write a top 3 over a join, each key is written by only one of them, and the result is right."""
     case = Case.read(FOLDER / "fixed_through_equal_columns.txt")
     job = case.job(tmp_path)
     sink = plan(job, "result")
@@ -172,7 +172,7 @@ def test_two_tasks_write_what_a_sink_key_fixes_unshuffled(spark: SparkSession, t
 
 
 def test_rows_of_one_key_are_in_several_tasks(spark: SparkSession, tmp_path: Path) -> None:
-    """Joins and ranks with a hot key spread give in two tasks what they give without the hint."""
+    """Joins and ranks with SKEW hints give the same rows in two tasks as without the hint."""
     hinted, plain = [], []
     for name in ("skew_left", "skew_anti", "skew_rank"):
         case = Case.read(FOLDER / f"{name}.txt")
@@ -202,7 +202,7 @@ def test_rows_of_one_key_are_in_several_tasks(spark: SparkSession, tmp_path: Pat
 def test_what_joins_by_one_key_do_not_keep_is_there_after_a_restart(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They read each other's state in RocksDB, and the result is that of a plan in which each keeps its own."""
+    """The joins read each other's state from RocksDB, and give the same result as joins that keep all their rows."""
     job = Case.read(FOLDER / "chain_one_key.txt").job(tmp_path)
     sink = plan(job, "result")
     assert [sorted(each.reads) for each in graph([sink]).operators][-1] == [
@@ -228,7 +228,7 @@ def test_what_joins_by_one_key_do_not_keep_is_there_after_a_restart(
 
 
 def test_two_tasks_read_the_changes_of_one_row(spark: SparkSession, tmp_path: Path) -> None:
-    """One reads that rows of an exact table are inserted or updated, the other that they are deleted: none is left."""
+    """One task reads inserts and updates of an exact table, the other reads deletes, and no row is left over."""
     job = job_of(tmp_path, TAKEN_APART)
     rows = [{"id": number, "at": f"2026-01-01T00:0{number}:00Z", "xs": [number, 7]} for number in range(6)]
     old, new = rows[:3], [{**row, "xs": [8]} for row in rows[:3]]
@@ -275,6 +275,6 @@ def _as_one(batches: Sequence[Mapping[str, Rows]]) -> dict[str, Rows]:
 
 
 def people(*names: str) -> Rows:
-    """A new customer of each name."""
+    """Return a new customer for each name."""
     columns = {"id": pa.array([ord(name[0]) for name in names], pa.int32()), "name": pa.array(names)}
     return Rows(np.zeros(len(names), np.int8), np.arange(len(names)), codec.encode(CUSTOMERS, columns))

@@ -28,7 +28,7 @@ def test_the_memory_store_keeps_the_contract(name: str) -> None:
 
 
 def run_on_rocksdb(spark: SparkSession, folder: Path, limits: CacheLimits, cached: bool) -> dict[str, list[str]]:
-    """What came of each step of each check, every check on a shard of its own."""
+    """Return the result of each step of each check; every check has its own shard."""
     processor = alone("checks", RunChecks(cached), labels=placement(len(CHECKS)), limits=limits)
     query = Query(spark, folder, processor, shards=len(CHECKS))
     for step in range(max(map(len, CHECKS.values()))):
@@ -50,13 +50,13 @@ def run_on_rocksdb(spark: SparkSession, folder: Path, limits: CacheLimits, cache
 
 @pytest.fixture(scope="module")
 def with_cache(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """The checks over RocksDB and the cache."""
+    """The results of the checks over RocksDB and the cache."""
     return run_on_rocksdb(spark, tmp_path_factory.mktemp("cached"), CacheLimits(), cached=True)
 
 
 @pytest.fixture(scope="module")
 def without_cache(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """The checks over RocksDB alone."""
+    """The results of the checks over RocksDB alone."""
     return run_on_rocksdb(spark, tmp_path_factory.mktemp("uncached"), CacheLimits(worker=0, disk=0), cached=False)
 
 
@@ -75,7 +75,7 @@ def test_the_spark_store_keeps_the_contract_without_a_cache(name: str, without_c
 
 
 class Nothing(StatefulProcessor):
-    """A processor that a tester of Spark's wants."""
+    """A processor, which Spark's tester requires."""
 
     def init(self, handle: object) -> None:
         """Open no state."""
@@ -86,7 +86,7 @@ class Nothing(StatefulProcessor):
 
 @pytest.fixture
 def parts(tmp_path: Path) -> tuple[SparkStore, dict[tuple[str], tuple[bytes]], RunCache]:
-    """A store over Spark's in-memory double of a map, the map's content, and the store's cache."""
+    """A store over Spark's in-memory test double of a map, the map's content, and the store's cache."""
     tester = TwsTester(Nothing())
     tester.handle.setGroupingKey(1)
     state = open_map(tester.handle)
@@ -97,7 +97,7 @@ def parts(tmp_path: Path) -> tuple[SparkStore, dict[tuple[str], tuple[bytes]], R
 
 
 def test_a_file_lost_from_the_cache_is_fetched_again(parts: tuple, tmp_path: Path) -> None:
-    """A blob whose file is missing, cut short or foreign comes from the state store and is cached anew."""
+    """A blob whose file is missing, truncated or wrong is read from the state store and cached again."""
     store, content, _ = parts
     store.put(digest(NOISE), NOISE)
     path = tmp_path / digest(NOISE)
@@ -111,7 +111,7 @@ def test_a_file_lost_from_the_cache_is_fetched_again(parts: tuple, tmp_path: Pat
 
 
 def test_other_bytes_in_the_state_store_are_noticed(parts: tuple) -> None:
-    """A blob that is not the one its name stands for stops the query with what to do about it."""
+    """A blob that does not match its name stops the query with a message that says what to do."""
     store, content, cache = parts
     store.put(digest(SMALL), SMALL)
     cache.drop(digest(SMALL))
@@ -122,7 +122,7 @@ def test_other_bytes_in_the_state_store_are_noticed(parts: tuple) -> None:
 
 
 def test_large_blobs_leave_no_part_behind(parts: tuple) -> None:
-    """A blob of several parts is gone from the state store in all of them."""
+    """All parts of a large blob are deleted from the state store."""
     store, content, _ = parts
     store.put(digest(NOISE), NOISE)
     assert len(content) > 1
@@ -131,7 +131,7 @@ def test_large_blobs_leave_no_part_behind(parts: tuple) -> None:
 
 
 def open_state(content: dict) -> object:
-    """Another handle on a map's content, as the next batch gets it."""
+    """Return another handle on a map's content, as the next batch gets it."""
     tester = TwsTester(Nothing())
     tester.handle.setGroupingKey(1)
     state = open_map(tester.handle)

@@ -1,8 +1,8 @@
-"""Time on Spark, in two tasks and over several levels: batch by batch what the engine without Spark gives.
+"""Time on Spark, with two tasks and several levels: every batch gives the same output as the memory engine.
 
-That engine has one shard, so that nothing can be early or late there. On Spark each shard of each level knows for
-itself how far time has come; no level may pass a watermark before all has come that the levels before it make of the
-batch.
+The memory engine has one shard, so no row can be early or late relative to another shard. On Spark, each shard of each
+level tracks the watermark itself. No level may pass a watermark before it has received everything that earlier levels
+derive from the batch.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ sinks:
 
 
 def lines(count: int) -> list[str]:
-    """Changes of the tables, two out of order by a few seconds, and a clock that goes on all the time."""
+    """Return changes of the tables: two tables out of order by some seconds, while the clock advances continuously."""
     dice, now, found = random.Random("time on Spark"), START, []
     live: dict[str, list[dict[str, object]]] = {"a": [], "b": []}
     for id_ in range(count):
@@ -97,7 +97,7 @@ def lines(count: int) -> list[str]:
 
 
 def test_every_batch_is_what_one_shard_gives(spark: SparkSession, tmp_path: Path) -> None:
-    """Windowed groups, their join, a rank, and what is final of it; sessions; rows that go by NOW(); by PROCTIME()."""
+    """Windowed groups, their join and rank, final results, sessions, NOW() filters and PROCTIME() windows agree."""
     job = job_of(tmp_path, JOB)
     sinks = plan_query(job, list(job.sinks)).sinks
     whole = graph(sinks)

@@ -1,6 +1,6 @@
-"""What goes by time over several rows, in whole plans on Spark: row patterns, versions, outer joins, rows around a row.
+"""Operators that relate rows by time, in whole plans on Spark: patterns, versions, outer joins, OVER.
 
-Batch by batch what the engine without Spark gives, which the oracles compare with the definition.
+Every batch must give the same output as the memory engine, which the oracles compare with the SQL definition.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ sinks:
 
 
 def lines(count: int) -> list[str]:
-    """Rows of the tables, out of order by a few seconds, and rates that change and go, as time goes on."""
+    """Return rows of the tables, out of order by some seconds, and rates that are updated and deleted."""
     dice, now, found = random.Random("time joins on Spark"), START, []
     for id_ in range(count):
         now += timedelta(seconds=dice.choice((0, 1, 1, 2, 3)))
@@ -85,7 +85,7 @@ def lines(count: int) -> list[str]:
 
 
 def test_every_batch_is_what_one_shard_gives(spark: SparkSession, tmp_path: Path) -> None:
-    """MATCH_RECOGNIZE, ASOF, FOR SYSTEM_TIME AS OF, outer joins within an interval and final OVER, all in one query."""
+    """MATCH_RECOGNIZE, ASOF, FOR SYSTEM_TIME AS OF, interval outer joins and final OVER agree in one query."""
     job = job_of(tmp_path, JOB)
     sinks = plan_query(job, list(job.sinks)).sinks
     whole = graph(sinks)

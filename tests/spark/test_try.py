@@ -1,4 +1,4 @@
-"""`rowkind try` with both engines, as its users run it: the same fold for a query with every operator."""
+"""`rowkind try` with both engines, run as users run it: the same fold for a query with every operator."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ sinks:
 
 
 def changes(shop: Shop) -> list[str]:
-    """The lines of a batch."""
+    """Return the lines of a batch."""
     lines = []
     for table, rows in shop.batch(24).items():
         for kind, row in zip(rows.kind.tolist(), decode(TABLES[table], rows.payload), strict=True):
@@ -61,7 +61,7 @@ def changes(shop: Shop) -> list[str]:
 
 
 def tried(folder: Path, engine: str, *options: str) -> list[str]:
-    """What `rowkind try` prints of the job and the changes in a folder."""
+    """Return the lines that `rowkind try` prints for the job and the changes in a folder."""
     command = [ROWKIND, "try", "job.yaml", "--changes", "changes.jsonl", "--batch-rows", "24", "--engine", engine]
     done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -69,7 +69,7 @@ def tried(folder: Path, engine: str, *options: str) -> list[str]:
 
 
 def test_both_engines_give_the_same_fold_of_a_query_of_every_operator(tmp_path: Path) -> None:
-    """Over two batches of random changes, and with what is there before any: the row of a global aggregate."""
+    """The folds agree over two random batches, and include a global aggregate's row, which exists before any change."""
     shop = Shop("both engines")
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "changes.jsonl").write_text("\n".join(changes(shop) + changes(shop)))
@@ -96,7 +96,7 @@ sinks:
 
 
 def timed_changes(table: str) -> list[str]:
-    """Changes of a table, out of order, and the clock going on between them."""
+    """Return changes of a table, out of order, with the clock advancing between them."""
     dice = random.Random("timed")
     lines: list[dict[str, Any]] = []
     for second in range(0, 60, 3):
@@ -114,7 +114,7 @@ def timed_changes(table: str) -> list[str]:
 
 @pytest.mark.parametrize("sink", ["sorted", "alive", "recent"])
 def test_both_engines_print_the_same_under_a_clock(tmp_path: Path, sink: str) -> None:
-    """Batch by batch: rows in order as the watermark passes, rows that expire, rows that are recent no more."""
+    """Every batch agrees: rows released in order by the watermark, rows that expire, and rows that NOW() drops."""
     (tmp_path / "job.yaml").write_text(TIMED)
     (tmp_path / "changes.jsonl").write_text("\n".join(timed_changes("a" if sink == "sorted" else "b")))
     options = ["--sink", sink, "--open"]

@@ -1,4 +1,4 @@
-"""Workers of tasks are forked by a daemon that has loaded what they need, and has one thread only."""
+"""Workers of tasks are forked by a daemon that has loaded their modules and has only one thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ main()
 
 
 def test_a_worker_finds_everything_loaded(spark: SparkSession) -> None:
-    """It has what operators need from its first task on, from a parent that no other thread ran in."""
+    """A worker has all operator modules from its first task on, and its parent has one thread."""
 
     def look(_: int) -> tuple[bool, str, int]:
         parent = Path("/proc", str(os.getppid()))
@@ -36,7 +36,7 @@ def test_a_worker_finds_everything_loaded(spark: SparkSession) -> None:
 
 
 def test_with_another_thread_pysparks_own_daemon_takes_its_place(tmp_path: Path) -> None:
-    """It tells its port, as Spark expects, and ends when its standard input does."""
+    """The daemon of pyspark reports its port, as Spark expects."""
     with started(tmp_path, "-c", BESIDE) as daemon:
         assert daemon.stdout is not None
         assert len(daemon.stdout.read(4)) == 4
@@ -44,7 +44,7 @@ def test_with_another_thread_pysparks_own_daemon_takes_its_place(tmp_path: Path)
 
 
 def test_a_worker_that_spark_turns_away_from_ends_without_a_word(tmp_path: Path) -> None:
-    """Its connection closes before anything was said, as where a task is called off at once."""
+    """A worker whose connection closes at once, as for a cancelled task, ends without output."""
     with started(tmp_path, "-m", "rowkind.service.processes.worker_daemon") as daemon:
         assert daemon.stdin is not None
         assert daemon.stdout is not None
@@ -52,13 +52,13 @@ def test_a_worker_that_spark_turns_away_from_ends_without_a_word(tmp_path: Path)
         port = int.from_bytes(daemon.stdout.read(4))
         with socket.create_connection(("127.0.0.1", port)) as turned_away:
             assert turned_away.recv(4), "the worker tells its number"
-        # Read to its end, which comes when the last worker has ended.
+        # Reading ends when the last worker has ended.
         daemon.stdin.close()
         assert daemon.stderr.read() == b""
 
 
 def started(folder: Path, *program: str) -> subprocess.Popen[bytes]:
-    """A daemon for workers that reach it over TCP, with pipes for all that it reads and says."""
+    """Start a daemon whose workers use TCP, with pipes for its input and output."""
     return subprocess.Popen(
         [sys.executable, *program, "pyspark.worker"],
         stdin=subprocess.PIPE,

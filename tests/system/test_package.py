@@ -1,4 +1,4 @@
-"""`import rowkind`: what there is, for a program, for a person at a prompt and for a type checker."""
+"""`import rowkind`: its contents for programs, for interactive use and for type checkers."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ def _python(program: str) -> str:
 
 
 def test_both_doors_are_there_after_one_import() -> None:
-    """`rowkind.client` needs no import of its own, and Tab offers it, `Job` and the version."""
+    """After `import rowkind`, `rowkind.client`, `Job` and the version are available and listed by `dir`."""
     assert _python("import rowkind; print(rowkind.client.Producer.__name__)") == "Producer"
     assert _python("import rowkind; print({'Job', 'client', '__version__'} <= {*dir(rowkind)})") == "True"
     assert _python("from rowkind import *; print(Job.__name__, client.__name__)") == "LoadedJob rowkind.client"
 
 
 def test_the_version_is_that_of_the_installation() -> None:
-    """It is written in one place, and read when somebody asks."""
+    """The version is that of the installed package."""
     assert _python("import rowkind; print(rowkind.__version__)") == metadata.version("rowkind")
 
 
 def test_little_is_loaded_before_it_is_asked_for() -> None:
-    """A command or a worker that imports a part of the package has not all of it."""
+    """Importing the package loads neither its service modules nor Arrow or sqlglot."""
     assert _python("import rowkind, sys; print([each for each in sys.modules if 'rowkind.service' in each])") == "[]"
     code = "import sys, rowkind; print('pyarrow' in sys.modules, 'sqlglot' in sys.modules)"
     assert _python(code) == "False False"
 
 
 def test_a_name_that_is_not_there_is_a_mistake() -> None:
-    """At run time as for any module."""
+    """An unknown attribute raises AttributeError."""
     with pytest.raises(AssertionError, match="has no attribute 'Jbo'"):
         _python("import rowkind; rowkind.Jbo")
 
 
 def test_a_type_checker_knows_what_is_there(tmp_path: Path) -> None:
-    """From outside, it passes what there is and refuses what there is not."""
+    """From outside, mypy accepts existing names and refuses unknown ones."""
     program = tmp_path / "program.py"
     program.write_text(
         "import rowkind\n"
@@ -57,7 +57,7 @@ def test_a_type_checker_knows_what_is_there(tmp_path: Path) -> None:
     )
     face = ROOT / "rowkind" / "__init__.py"
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=skip", program, face]
-    # The package's face alone, without all that lies behind it; and mypy knows nothing of editable installations.
+    # Only the package's `__init__` is checked, and MYPYPATH is needed because mypy ignores editable installations.
     environment = os.environ | {"MYPYPATH": str(ROOT), "MYPY_CACHE_DIR": str(tmp_path)}
     said = subprocess.run(
         [*map(str, command)], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment

@@ -1,4 +1,4 @@
-"""What the processes of a job take."""
+"""The memory of a job's processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 HELD = 50_000_000
-# A process of its own, below which nothing else is.
+# A separate process without other child processes.
 PROGRAM = f"""
 import json, subprocess, sys
 from rowkind.service.monitoring.process_memory import memory
@@ -23,7 +23,7 @@ print(json.dumps([alone, together]))
 
 
 def test_what_a_process_below_this_one_takes_is_counted_once() -> None:
-    """Its own child has the same pages, which do not count again."""
+    """Pages that a child process shares with its own child are counted once."""
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     alone, together = json.loads(ran.stdout)
     assert alone["python"] == alone["java"] == together["java"] == 0

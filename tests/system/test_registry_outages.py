@@ -1,4 +1,4 @@
-"""A registry that does not answer as a registry does is an outage, whatever is asked; its own word is none."""
+"""Registry outages: an answer that no registry gives is an outage, but an error from the registry itself is not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrangeRegistr
 
 @pytest.fixture
 def server(serving: StrangeRegistry) -> Iterator[StrangeRegistry]:
-    """The registry, which behaves before and after each test."""
+    """The registry, which works before and after each test."""
     confluent_registry._session.cache_clear()
     yield serving
     serving.end()
@@ -52,12 +52,12 @@ def server(serving: StrangeRegistry) -> Iterator[StrangeRegistry]:
 
 
 def client(server: StrangeRegistry, **settings: object) -> ConfluentRegistry:
-    """A client that knows nothing yet and gives up soon."""
+    """Return a client with an empty cache and a short timeout."""
     return ConfluentRegistry({"url": server.url, "timeout": SECONDS, "max.retries": 0, **settings})
 
 
 def decoded(registry: ConfluentRegistry, *schemas: int) -> DecodedRecords:
-    """What becomes of records, each with a schema of this id."""
+    """Decode records, each with a schema of the given ID."""
     values = [
         frame(each, pa.array(packed(ROW, [{"id": 1, "name": "a", "amount": None}]), pa.binary())) for each in schemas
     ]
@@ -80,7 +80,7 @@ def decoded(registry: ConfluentRegistry, *schemas: int) -> DecodedRecords:
 def test_a_misbehaving_registry_is_an_outage_and_then_over(
     server: StrangeRegistry, misbehaviour: str, call: str
 ) -> None:
-    """The error names the address, comes within the timeout, and the same client is answered once that is over."""
+    """The error names the address and is raised within the timeout, and afterwards the same client works again."""
     registry = client(server)
     server.begin(misbehaviour)
     began = time.monotonic()
@@ -96,7 +96,7 @@ def test_a_misbehaving_registry_is_an_outage_and_then_over(
 
 @pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
 def test_no_record_is_blamed_for_an_outage(server: StrangeRegistry, misbehaviour: str) -> None:
-    """Decoding fails as a whole, to be done again, and then has every row."""
+    """During an outage, decoding fails as a whole, and afterwards it gives every row."""
     registry = client(server)
     server.begin(misbehaviour)
     with pytest.raises(RegistryUnreachableError):
@@ -106,7 +106,7 @@ def test_no_record_is_blamed_for_an_outage(server: StrangeRegistry, misbehaviour
 
 
 def test_only_the_registrys_own_word_makes_a_record_bad(server: StrangeRegistry) -> None:
-    """An id that the registry does not know is a dead letter of the stage schema; the others are rows."""
+    """An ID that the registry does not know makes a dead letter of stage `schema`, and the other records are rows."""
     found = decoded(client(server), identify(ROW)[0], 5, identify(ROW)[0])
     assert len(found.rows) == 2
     (letter,) = found.letters
@@ -115,7 +115,7 @@ def test_only_the_registrys_own_word_makes_a_record_bad(server: StrangeRegistry)
 
 
 def test_a_registry_of_before_guids_knows_none(server: StrangeRegistry) -> None:
-    """It says that it has no such path, in its own words; no job waits until it has."""
+    """A foreign 404 for a GUID is an outage, and the registry's own 404 means that it does not know the GUID."""
     server.begin("no such path")
     with pytest.raises(RegistryUnreachableError):
         client(server).schema_by_id(uuid.UUID(int=5))
@@ -125,7 +125,7 @@ def test_a_registry_of_before_guids_knows_none(server: StrangeRegistry) -> None:
 
 
 def test_retries_count_towards_the_timeout(server: StrangeRegistry) -> None:
-    """However many retries are asked for, and however long they wait."""
+    """Retries end with the timeout, for any number of retries and any wait between them."""
     server.begin("store not ready")
     began = time.monotonic()
     with pytest.raises(RegistryUnreachableError, match=f"no answer within {SECONDS:g} s"):
@@ -134,13 +134,13 @@ def test_retries_count_towards_the_timeout(server: StrangeRegistry) -> None:
 
 
 def test_the_timeout_is_ten_seconds_by_default(server: StrangeRegistry) -> None:
-    """Nobody waits for ever who has not said how long."""
+    """Without a setting, the timeout is 10 s."""
     assert ConfluentRegistry({"url": server.url})._session.seconds == 10.0
 
 
 @pytest.mark.parametrize("number", ["5", 5, "0.5", "5e0"])
 def test_a_timeout_is_a_number_however_it_is_written(server: StrangeRegistry, number: object) -> None:
-    """Settings of a job file are text."""
+    """Numbers may be written as text, as settings of a job file are."""
     registry = ConfluentRegistry({"url": server.url, "timeout": number, "max.retries": "1", "retries.wait.ms": "10"})
     assert registry.schema_by_id(identify(ROW)[0]) == ROW
     assert registry._session.seconds == float(str(number))
@@ -148,13 +148,13 @@ def test_a_timeout_is_a_number_however_it_is_written(server: StrangeRegistry, nu
 
 @pytest.mark.parametrize("number", ["5s", "", "nan", "inf", "-1", "0", None, "1_0,"])
 def test_a_timeout_that_is_none_is_refused(server: StrangeRegistry, number: object) -> None:
-    """The setting is named, with what it must be."""
+    """An invalid timeout is refused with the name of the setting and the valid values."""
     with pytest.raises(RegistryError, match="`timeout` must be a number of seconds above 0"):
         ConfluentRegistry({"url": server.url, "timeout": number})
 
 
 def test_messages_have_no_login(server: StrangeRegistry) -> None:
-    """The address may hold one."""
+    """An error does not repeat a login in the registry's address."""
     server.begin("internal error")
     with pytest.raises(RegistryUnreachableError) as caught:
         client(server, url=server.url.replace("//", "//job:planted@")).latest("orders-value")
@@ -163,7 +163,7 @@ def test_messages_have_no_login(server: StrangeRegistry) -> None:
 
 
 def _nested(depth: int, kind: str) -> str:
-    """A record whose one field holds records, arrays, maps or unions inside each other, so many levels deep."""
+    """Return a record with one field of records, arrays, maps or unions, nested to this depth."""
     schema: object = "long"
     for level in range(depth):
         match kind:
@@ -182,14 +182,14 @@ def _nested(depth: int, kind: str) -> str:
 
 
 class _Deep(dict[str, object]):
-    """A field whose type may be deeper than the encoder of JSON goes."""
+    """A field whose type may be nested more deeply than json.dumps supports."""
 
     def __init__(self, type_: object) -> None:
         super().__init__(name="deep", type=type_)
 
 
 def _text(schema: object) -> str:
-    """JSON, however deep."""
+    """Return JSON of any depth."""
     parts: list[str] = []
     todo: list[object] = [schema]
     while todo:
@@ -212,7 +212,7 @@ def _text(schema: object) -> str:
 
 
 def _chained(depth: int) -> str:
-    """Records that name the one before, flat in JSON and deep when written out."""
+    """Return records that refer to the previous one by name: flat in JSON, but nested when resolved."""
     fields: list[object] = [{"name": "id", "type": "long"}]
     for level in range(depth):
         inner = "long" if not level else f"R{level - 1}"
@@ -262,7 +262,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_schema_that_cannot_be_read_is_a_dead_letter(server: StrangeRegistry, name: str) -> None:
-    """It has a short reason, is asked for once, and the records beside it are rows."""
+    """The dead letter has a short reason, the schema is requested once, and the records around it are rows."""
     registry = client(server, timeout=10)
     number = 77
     server.schemas[number] = STRANGE[name]
@@ -281,7 +281,7 @@ def test_a_schema_that_cannot_be_read_is_a_dead_letter(server: StrangeRegistry, 
 
 @pytest.mark.parametrize("kind", ["records", "arrays", "maps", "nullable records"])
 def test_a_schema_as_deep_as_may_be_is_read(kind: str) -> None:
-    """What is not refused is read, compared, pickled, and spelled again."""
+    """A schema of the greatest allowed depth can be parsed, compared, hashed and written again."""
     depth = 45 if kind == "nullable records" else 95
     record = Record.parse(_nested(depth, kind))
     assert Record.parse(record.to_json()) == record

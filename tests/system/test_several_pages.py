@@ -16,7 +16,7 @@ PROBE_LIMIT_SECONDS = 5
 
 
 def test_a_job_that_does_not_answer_delays_each_page_by_one_timeout() -> None:
-    """Each page asks the job once, so that the page is there before a probe or Prometheus gives up."""
+    """Each page asks the job once, so that it is answered before a probe or Prometheus gives up."""
     assert PROBE_SECONDS < TOGETHER_SECONDS < PROBE_LIMIT_SECONDS
     with (
         jobs.several(works=scene.lively(scene.job()), first=jobs.new()) as service,

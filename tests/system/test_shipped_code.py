@@ -1,4 +1,4 @@
-"""Functions of a job in a process that has nothing of them but the archive that was shipped."""
+"""A job's functions in a process that has only the shipped archive."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ except Exception as error:
 @pytest.mark.parametrize("entry", ["", "./"])
 @pytest.mark.parametrize("kind", ["folder", "wheel"])
 def test_the_code_is_imported_from_the_archive_that_was_shipped(tmp_path: Path, kind: str, entry: str) -> None:
-    """A process that has nothing but the archive in its folder, or as Spark has it on its path, calls the function."""
+    """With only the archive, in its folder or on Spark's path, a process imports and calls the function."""
     path = tmp_path / "code"
     path.mkdir()
     (path / "own.py").write_text(MODULE)

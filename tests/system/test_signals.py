@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT to a process, whatever its main thread does at that time."""
+"""SIGTERM and SIGINT to a process in different states of its main thread."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ with until_a_signal():
     ids=["starting", "stuck on its way out", "draining", "in a library that waits", "ends by itself"],
 )
 def test_a_process_ends_in_time(number: signal.Signals, drains: bool, does: str, then: str, said: str) -> None:
-    """With exit code 0, since that is what was asked of it; before there is anything to finish it is interrupted."""
+    """The process ends with exit code 0 within its time limit; before there is work to finish, it is interrupted."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         program = PROGRAM.format(port=silent.getsockname()[1], drains=drains, does=does, then=then)
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
@@ -65,7 +65,7 @@ def test_a_process_ends_in_time(number: signal.Signals, drains: bool, does: str,
 
 
 def test_an_interrupt_that_a_library_takes_for_an_error() -> None:
-    """It ends the process all the same, with exit code 0 and no stack trace."""
+    """The process ends with exit code 0 and without a stack trace."""
     command = [sys.executable, "-c", TRANSLATES]
     with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -76,6 +76,6 @@ def test_an_interrupt_that_a_library_takes_for_an_error() -> None:
 
 
 def test_an_error_that_no_signal_made() -> None:
-    """It is raised."""
+    """An error without a signal is raised unchanged."""
     with pytest.raises(TypeError, match="a fault"), until_a_signal():
         raise TypeError("a fault")

@@ -1,4 +1,4 @@
-"""`rowkind try` as a user calls it: as a process of its own."""
+"""`rowkind try` as a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def f(x):
 
 
 def _as_a_process(folder: Path, *options: str) -> Tried:
-    """Run it over the files of a folder."""
+    """Run `rowkind try` over the files of a folder."""
     done = subprocess.run(
         [ROWKIND, "try", "job.yaml", "--changes", "changes.jsonl", *options],
         cwd=folder,
@@ -48,14 +48,14 @@ def _as_a_process(folder: Path, *options: str) -> Tried:
     ids=["fine", "refused"],
 )
 def test_a_process_says_what_is_said_within_this_one(tmp_path: Path, job: str, code: int) -> None:
-    """On both of its outputs and by its exit code."""
+    """The process has the same output, error output and exit code as the call within this process."""
     within = tried(tmp_path, CHANGES, "--sink", "paid" if code == 0 else "names", job=job)
     assert _as_a_process(tmp_path, "--sink", "paid" if code == 0 else "names") == within
     assert (within.code, bool(within.output), bool(within.errors)) == (code, code == 0, code != 0)
 
 
 def test_functions_have_pandas(tmp_path: Path) -> None:
-    """A function imports pandas, takes Arrow's columns over to it and gives some of its own."""
+    """A function can import pandas, convert Arrow columns to it, and return a pandas Series."""
     (tmp_path / "functions").mkdir()
     (tmp_path / "functions" / "fx.py").write_text(_CODE)
     (tmp_path / "job.yaml").write_text(json.dumps(_JOB))
@@ -70,7 +70,7 @@ def test_functions_have_pandas(tmp_path: Path) -> None:
 
 
 def test_a_small_job_takes_little_more_than_to_load_the_libraries(tmp_path: Path) -> None:
-    """Of processor time, in the best of three runs; so it can be a test runner. Without Spark, that is."""
+    """In the best of three runs, a small job takes less than four times the processor time of importing libraries."""
 
     def best(run: Callable[[], int]) -> float:
         used = []

@@ -1,8 +1,8 @@
-"""TPC-H's tables, made column by column from the numbers of their rows: the same rows for the same seed.
+"""TPC-H's tables, generated column by column from row numbers: the same rows for the same seed.
 
-After the specification, 4.2.3, as far as the 22 queries can tell: keys, how many rows of one table belong to one of
-another, days and what follows from them, prices, and the shares of rows that a condition lets through. Text is words
-without the grammar of dbgen, so that these are not dbgen's rows.
+The generator follows the specification, 4.2.3, as far as the 22 queries depend on it: keys, the number of rows of one
+table per row of another, dates and values derived from them, prices, and the selectivity of conditions. Text consists
+of random words without the grammar of dbgen, so the rows are not dbgen's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Extent:
-    """How many suppliers, parts, customers and orders there are, and how many suppliers a part has."""
+    """The number of suppliers, parts, customers and orders, and of suppliers per part."""
 
     suppliers: int
     parts: int
@@ -39,24 +39,24 @@ class Extent:
 
     @classmethod
     def of(cls, scale: float) -> Extent:
-        """That of a scale factor, of which 0.001 is the least."""
+        """Return the extent for a scale factor of at least 0.001."""
         return cls(*(round(scale * count) for count in (10_000, 200_000, 150_000, 1_500_000)))
 
 
 @dataclass(frozen=True)
 class Population:
-    """Makes rows of every table; each call draws anew, but for what the numbers of the rows decide."""
+    """Generator of rows of every table; each call draws new values, except those determined by the row numbers."""
 
     words: Words
     extent: Extent
     rng: np.random.Generator
 
     def everything(self) -> dict[str, Columns]:
-        """All tables as they are in the beginning."""
+        """Return all tables in their initial state."""
         return {**self.smaller(), **self.orders(order_keys(np.arange(self.extent.orders)))}
 
     def smaller(self) -> dict[str, Columns]:
-        """All tables but orders and their lines as they are in the beginning."""
+        """Return all tables except orders and their lines in their initial state."""
         suppliers, parts, customers = (np.arange(1, count + 1) for count in self._counts())
         partsupp = np.repeat(parts, self.extent.suppliers_of_part)
         place = np.tile(np.arange(self.extent.suppliers_of_part), len(parts))
@@ -70,12 +70,12 @@ class Population:
         }
 
     def region(self, keys: Ints) -> Columns:
-        """Of the five regions those with these numbers."""
+        """Return the regions with these numbers."""
         names = np.array(REGIONS)[keys]
         return {"r_regionkey": pa.array(keys), "r_name": pa.array(names), "r_comment": self._text(len(keys))}
 
     def nation(self, keys: Ints) -> Columns:
-        """Of the 25 nations those with these numbers."""
+        """Return the nations with these numbers."""
         names, regions = (np.array(each) for each in zip(*NATIONS, strict=True))
         return {
             "n_nationkey": pa.array(keys),
@@ -85,7 +85,7 @@ class Population:
         }
 
     def supplier(self, keys: Ints) -> Columns:
-        """Some suppliers; of a few customers complain."""
+        """Return suppliers, a few of them with customer complaints."""
         nations, comments = self._one_of(self.words.nations, len(keys)), self._text(len(keys))
         complaints = pa.array(self.rng.integers(0, self.words.complaints, len(keys)) == 0)
         return {
@@ -99,7 +99,7 @@ class Population:
         }
 
     def customer(self, keys: Ints) -> Columns:
-        """Some customers."""
+        """Return customers."""
         nations = self._one_of(self.words.nations, len(keys))
         return {
             "c_custkey": pa.array(keys),
@@ -113,7 +113,7 @@ class Population:
         }
 
     def part(self, keys: Ints) -> Columns:
-        """Some parts; of their prices the numbers decide."""
+        """Return parts; their prices depend on their numbers."""
         lists = (self.words.brands, self.words.types, self.words.sizes, self.words.containers)
         places = [self.rng.integers(0, len(each), len(keys)) for each in lists]
         if self.words.together:
@@ -135,7 +135,7 @@ class Population:
         }
 
     def partsupp(self, parts: Ints, suppliers: Ints) -> Columns:
-        """What suppliers have of parts, pair by pair."""
+        """Return the stock of a part at a supplier, pair by pair."""
         return {
             "ps_partkey": pa.array(parts),
             "ps_suppkey": pa.array(suppliers),
@@ -145,7 +145,7 @@ class Population:
         }
 
     def orders(self, keys: Ints) -> dict[str, Columns]:
-        """Some orders and their lines: `orders` and `lineitem`. A third of the customers never orders."""
+        """Return orders and their lines, as `orders` and `lineitem`. A third of the customers have no orders."""
         customers = self.rng.integers(1, self.extent.customers + 1, len(keys))
         customers = np.where(customers % 3 == 0, np.maximum(customers - 1, 1), customers)
         first_days = np.array([(day - _EPOCH).days for day in self.words.first_days])
@@ -169,7 +169,7 @@ class Population:
         return {"orders": orders, "lineitem": lines}
 
     def _lines(self, orders: Ints, ordered: Ints, number: Ints) -> tuple[Columns, Ints, npt.NDArray[np.bool_]]:
-        """Lines with these numbers; what each costs in cents, tax included; and whether it was shipped by today."""
+        """Return lines with these numbers, their charges in cents with tax, and whether they were shipped by today."""
         count, today = len(orders), (TODAY - _EPOCH).days
         parts = self.rng.integers(1, self.extent.parts + 1, count)
         quantity = self._one_of(self.words.quantities, count)
@@ -199,7 +199,7 @@ class Population:
         return columns, price * (100 + tax) * (100 - discount) // 10_000, shipped <= today
 
     def _supplier_of(self, parts: Ints, place: Ints) -> Ints:
-        """Of the suppliers of a part the one at a place."""
+        """Return the supplier of a part at a place among the part's suppliers."""
         count = self.extent.suppliers
         return (parts + place * (count // self.extent.suppliers_of_part + (parts - 1) // count)) % count + 1
 
@@ -213,7 +213,7 @@ class Population:
         return pa.array(values).take(pa.array(self.rng.integers(0, len(values), count)))
 
     def _text(self, count: int, *, long: bool = True) -> pa.Array:
-        """Words that make some sense; of the long ones a few speak of special requests."""
+        """Return random sentences; a few of the long ones mention special requests."""
         lists = (ADVERBS, ADJECTIVES, NOUNS, VERBS) + ((ADVERBS, ADJECTIVES, NOUNS) if long else ())
         return _joined(*(self._word(each.split(), count) for each in lists))
 
@@ -222,7 +222,7 @@ class Population:
         return pa.array(np.ascontiguousarray(letters).view("<U24").ravel() if count else [], pa.string())
 
     def _phone(self, nations: Ints) -> pa.Array:
-        """The code of the country is ten more than the nation's number."""
+        """Return phone numbers, whose country code is the nation's number plus ten."""
         parts = [nations + 10, *(self.rng.integers(low, 10 * low, len(nations)) for low in (100, 100, 1000))]
         return pc.binary_join_element_wise(*(pa.array(each).cast(pa.string()) for each in parts), "-")
 
@@ -231,18 +231,18 @@ class Population:
 
 
 def order_keys(numbers: Ints) -> Ints:
-    """The keys of orders, of every 32 the first eight."""
+    """Return the keys of orders: the first 8 of every 32 numbers."""
     return numbers // 8 * 32 + numbers % 8 + 1
 
 
 def money(cents: Ints) -> pa.Array:
-    """Cents as DECIMAL(15,2)."""
+    """Return cents as DECIMAL(15,2)."""
     halves = np.stack([cents.astype("<i8"), np.where(cents < 0, -1, 0)], axis=1).astype("<i8")
     return pa.Array.from_buffers(MONEY, len(cents), [None, pa.py_buffer(np.ascontiguousarray(halves))])
 
 
 def _price_of(parts: Ints) -> Ints:
-    """The retail price of a part, in cents."""
+    """Return the retail price of a part in cents."""
     return 90_000 + parts // 10 % 20_001 + 100 * (parts % 1000)
 
 

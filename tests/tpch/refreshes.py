@@ -1,8 +1,7 @@
-"""TPC-H at a scale factor as batches of columns: the tables come, then rows of them change.
+"""TPC-H at a scale factor as batches of columns: the initial rows, then changes of them.
 
-Orders that go are the first that came, those that are written anew the ones behind them, so that no row changes
-twice. Of a line that is written anew everything may change but its key; of a customer and of what a supplier has of a
-part, too.
+The first orders are deleted, and the next ones are updated, so no row changes twice. An update can change all columns
+of a line except its key, and likewise of a customer and of a row of partsupp.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from tests.tpch.trade import KEYS
 from tests.tpch.words import ALL
 
 BATCHES = 20
-"""Of changes. Each brings a thousandth of the orders and takes away as many, as one refresh of the benchmark does."""
+"""The number of batches of changes. Each inserts and deletes 0.1 % of the orders, like one refresh of the benchmark."""
 
 _ORDERS = 4_000
-"""How many orders come in a batch of the beginning, with some 16,000 lines."""
+"""The number of orders per initial batch; they have about 16,000 lines."""
 
 _SEED = 11
 
 
 @dataclass(frozen=True)
 class Step:
-    """A batch: of some tables rows, and the kinds of their changes. `refreshes`: it comes after the beginning."""
+    """A batch: rows of some tables and the kinds of their changes. `refreshes` is true after the initial batches."""
 
     tables: Mapping[str, pa.Table]
     kinds: Mapping[str, npt.NDArray[np.int8]]
@@ -38,7 +37,7 @@ class Step:
 
 
 def steps(scale: float, names: Collection[str]) -> Iterator[Step]:
-    """The same batches for the same scale factor, as far as these tables go."""
+    """Yield the batches for these tables, which are the same for the same scale factor."""
     extent = Extent.of(scale)
     beginning = _Beginning(Population(ALL, extent, np.random.default_rng(_SEED)), 2 * BATCHES * _share(extent.orders))
     for tables in beginning.batches():
@@ -48,7 +47,7 @@ def steps(scale: float, names: Collection[str]) -> Iterator[Step]:
 
 
 def final(scale: float, names: Collection[str]) -> dict[str, pa.Table]:
-    """The tables as they are behind the last batch."""
+    """Return the tables after the last batch."""
     first: dict[str, list[pa.Table]] = {name: [] for name in KEYS}
     gone: dict[str, list[pa.Table]] = {name: [] for name in KEYS}
     last: dict[str, list[pa.Table]] = {name: [] for name in KEYS}
@@ -67,7 +66,7 @@ def _remaining(key: tuple[str, ...], first: list[pa.Table], gone: list[pa.Table]
 
 
 class _Beginning:
-    """The rows of the beginning, and those of them that change later."""
+    """The initial rows, some of which change later."""
 
     def __init__(self, make: Population, kept: int) -> None:
         self._make = make
@@ -75,7 +74,7 @@ class _Beginning:
         self._left = kept
 
     def batches(self) -> Iterator[Mapping[str, pa.Table]]:
-        """The small tables, then orders with their lines."""
+        """Yield the small tables, then orders with their lines."""
         small = {name: _table(columns) for name, columns in self._make.smaller().items()}
         self._kept |= small
         yield small
@@ -90,7 +89,7 @@ class _Beginning:
         self._kept |= {name: pa.concat_tables(tables) for name, tables in kept.items()}
 
     def refresh(self, number: int) -> list[tuple[RowKind, Mapping[str, pa.Table]]]:
-        """One more batch of changes: what comes, goes, and is written anew."""
+        """Return one more batch of changes: deletes, updates and inserts."""
         extent = self._make.extent
         share = _share(extent.orders)
         fresh = order_keys(extent.orders + number * share + np.arange(share))
@@ -110,14 +109,14 @@ class _Beginning:
         ]
 
     def _of_orders(self, first: int, count: int) -> dict[str, pa.Table]:
-        """Some orders of the beginning with their lines."""
+        """Return some of the initial orders with their lines."""
         orders = self._kept["orders"].slice(first, count)
         lines = self._kept["lineitem"]
         mine = np.isin(_numbers(lines, "l_orderkey"), _numbers(orders, "o_orderkey"))
         return {"orders": orders, "lineitem": lines.filter(pa.array(mine))}
 
     def _lines_anew(self, before: pa.Table) -> pa.Table:
-        """The lines with all values of others but the keys."""
+        """Return the lines with new values in all columns except the keys."""
         others = self._make.orders(np.arange(1, len(before) + 1))["lineitem"]
         other = _table(others).slice(0, len(before))
         for name in KEYS["lineitem"]:

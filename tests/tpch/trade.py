@@ -1,8 +1,8 @@
-"""A small TPC-H whose rows come, change and go, as lines of a file of changes.
+"""A small TPC-H whose rows are inserted, updated and deleted, as lines of a changes file.
 
-The benchmark's refresh functions are two of the events: an order comes with its lines, an order goes with them. Others
-write a row anew, in some of its columns, or take one away that others still name, and bring it back later. Every update
-has its old row before it, and what is taken back is what was sent, so that all tables are exact.
+Two of the events are the benchmark's refresh functions: an order is inserted with its lines, or deleted with them.
+Other events update some columns of a row, or delete a row that others reference and insert it again later. Every update
+has its old row before it, and retractions have the row as it was sent, so all tables are exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.tpch.population import Columns, Extent, Population
 from tests.tpch.words import FEW, NATIONS, REGIONS
 
 Line = dict[str, Any]
-"""A line of a file of changes."""
+"""A line of a changes file."""
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "region": ("r_regionkey",),
@@ -32,14 +32,14 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "orders": ("o_orderkey",),
     "lineitem": ("l_orderkey", "l_linenumber"),
 }
-"""Tables and their primary keys."""
+"""The tables with their primary keys."""
 
 _CHANGED = ("lineitem",) * 6 + ("orders", "customer", "partsupp", "supplier", "part") * 2 + ("nation", "region")
 _EXTENT = Extent(suppliers=8, parts=10, customers=14, orders=40, suppliers_of_part=2)
 
 
 class Trade:
-    """The rows that are there, by table and key, and what happens to them."""
+    """The current rows by table and key, and the events that change them."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
@@ -49,7 +49,7 @@ class Trade:
         self._last = 0
 
     def beginning(self) -> Iterator[Line]:
-        """All rows of the beginning, the first tables first."""
+        """Yield the insertion of all initial rows, in the order of the tables."""
         everything = self._make.everything()
         for table in KEYS:
             for row in rows_of(everything[table]):
@@ -57,7 +57,7 @@ class Trade:
         self._last = max(key for (key,) in self._rows["orders"])
 
     def events(self, count: int) -> Iterator[Line]:
-        """What so many events change."""
+        """Yield the changes of the given number of events."""
         for _ in range(count):
             yield from self._event()
 
@@ -86,7 +86,7 @@ class Trade:
                 yield self._comes(table, self._written_anew(table, row), "+U")
 
     def _written_anew(self, table: str, row: Line) -> Line:
-        """The row with other values in about half of the columns that are not its key."""
+        """Return the row with other values in about half of its columns except the key."""
         key = np.array([row[KEYS[table][0]]])
         other = self._another(table, key, row)
         changes = [name for name in row if name not in KEYS[table] and self._dice.random() < 0.5]
@@ -117,17 +117,17 @@ class Trade:
 
 
 def change(table: str, op: str, row: Line) -> Line:
-    """A change of one row."""
+    """Return the change of one row."""
     return {"table": table, "op": op, "row": row}
 
 
 def rows_of(columns: Columns) -> Iterator[Line]:
-    """Rows with their values as JSON has them."""
+    """Yield rows with their values in JSON form."""
     for row in pa.table(dict(columns)).to_pylist():
         yield {name: str(value) if isinstance(value, Decimal | date) else value for name, value in row.items()}
 
 
 def lines(seed: int, events: int) -> Sequence[Line]:
-    """The beginning, and so many events behind it."""
+    """Return the initial rows, followed by the changes of the given number of events."""
     trade = Trade(seed)
     return [*trade.beginning(), *trade.events(events)]

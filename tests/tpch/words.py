@@ -1,7 +1,7 @@
-"""The values that TPC-H's columns take: all of them (specification, 4.2.2.13), or the few that its queries ask for.
+"""The values of TPC-H's columns: all of them (specification, 4.2.2.13), or the few that its queries use.
 
-Of a few hundred rows with all values nearly every query would have an empty result. So a small population has few
-nations, days and kinds of parts, those that the queries name among them.
+With all values, a few hundred rows would give an empty result for nearly every query. A small population therefore has
+few nations, dates and kinds of parts, including those that the queries name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NATIONS = (
     ("UNITED KINGDOM", 3),
     ("UNITED STATES", 1),
 )
-"""Names, and numbers of their regions."""
+"""Names and numbers of their regions."""
 
 PRIORITIES = ("1-URGENT", "2-HIGH", "3-MEDIUM", "4-NOT SPECIFIED", "5-LOW")
 INSTRUCTIONS = ("DELIVER IN PERSON", "COLLECT COD", "NONE", "TAKE BACK RETURN")
@@ -70,18 +70,18 @@ NOUNS = (
     "dolphins asymptotes courts multipliers sauternes warthogs frets dinos attainments"
 )
 VERBS = "sleep wake are cajole haggle nag use boost affix detect integrate maintain nod was lose sublate solve"
-"""What comments are made of."""
+"""The words of comments."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """What values are drawn from.
+    """The values that are drawn from.
 
-    - `brands`, `types`, `sizes`, `containers`: of parts; where `together`, a part has those of one place.
-    - `colors`: of which a part's name has five. `nations`: by their numbers.
-    - `first_days`: an order is of one of the `days` from one of these on.
-    - `quantities`: of a line. `lines`: how many an order may have. `modes`: of shipping.
-    - `complaints`: one supplier in so many has had some.
+    - `brands`, `types`, `sizes`, `containers`: of parts; with `together`, a part has the values of one position.
+    - `colors`: five of them are a part's name. `nations`: by number.
+    - `first_days`: an order's date is within `days` days from one of them.
+    - `quantities`: of a line. `lines`: the possible numbers of lines per order. `modes`: of shipping.
+    - `complaints`: one supplier in this many has complaints.
     """
 
     brands: tuple[str, ...]

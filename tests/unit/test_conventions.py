@@ -1,4 +1,4 @@
-"""The conventions of CONTRIBUTING.md that no linter knows."""
+"""Conventions of CONTRIBUTING.md that no linter checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GENERATED = ("requirements.lock",)
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 49
 
-# Written in pieces, so that this file does not hold what it looks for.
+# Written in parts, so that this file does not contain the strings that it searches for.
 MACHINE_FOLDERS = ("root", "work", "home/[a-z]", "Users", "opt/wheels", "mnt")
 REGISTRY_HOSTS = (
     r"pypi\.org",
@@ -42,18 +42,18 @@ CLOCK = re.compile(
     r"time\.(time|monotonic|perf_counter|process_time|sleep|thread_time)(_ns)?|(datetime|date|dt)\.(.*\.)?(now|utcnow|today)"
     r"|os\.(fork|forkpty|system|popen|exec\w+|spawn\w+|posix_spawnp?|times)"
 )
-"""Modules, and names of modules, that a unit test does not use; this file alone asks git for the tracked files."""
+"""Modules and names that a unit test must not use; this file alone calls git, for the tracked files."""
 
 
 def test_every_test_says_in_one_sentence_what_it_shows() -> None:
-    """A test function has a docstring of one line that ends as a sentence does."""
+    """Every test function has a docstring of one line that ends as a sentence."""
     wrong = [
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
         for function in _tests(path)
         if not re.fullmatch(r"[^\n]+[.?!]", ast.get_docstring(function) or "")
     ]
-    assert not wrong, "tests without one sentence that says what they show:\n" + "\n".join(wrong)
+    assert not wrong, "tests without a docstring of one sentence:\n" + "\n".join(wrong)
 
 
 def test_no_assertion_is_true_whatever_happens() -> None:
@@ -70,7 +70,7 @@ def test_no_assertion_is_true_whatever_happens() -> None:
 
 
 def test_no_module_is_long() -> None:
-    """A module of the packages or the tests beyond 400 lines is split by a named concept."""
+    """No module of the packages or the tests has more than 400 lines."""
     long = [
         f"{path.relative_to(ROOT)}: {lines} lines"
         for folder in (*PACKAGES, "tests")
@@ -81,7 +81,7 @@ def test_no_module_is_long() -> None:
 
 
 def test_no_function_is_long() -> None:
-    """A function, with its docstring, stays under 50 lines: a longer one is a table or several concepts."""
+    """No function has more than 49 lines, including its docstring."""
     long = [
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name}: {lines} lines"
         for folder in (*PACKAGES, "tests")
@@ -93,14 +93,14 @@ def test_no_function_is_long() -> None:
 
 
 def test_no_module_is_named_for_nothing() -> None:
-    """A module has the name of what it holds, so none is called utils, helpers, common or misc."""
+    """No module is called utils, helpers, common, misc or manager."""
     vague = re.compile(r"(utils?|helpers?|common|misc|manager)\.py")
     found = [path.relative_to(ROOT) for path in _tracked() if vague.fullmatch(path.name)]
     assert not found, found
 
 
 def test_unit_tests_start_no_process_and_read_no_clock() -> None:
-    """What starts processes, builds the site or measures time is in `tests/system` and `tests/docs`."""
+    """Unit tests start no processes and read no clock; such tests are in `tests/system` and `tests/docs`."""
     wrong = [
         f"{path.relative_to(ROOT)} uses {name}"
         for path in sorted((ROOT / "tests" / "unit").rglob("*.py"))
@@ -111,7 +111,7 @@ def test_unit_tests_start_no_process_and_read_no_clock() -> None:
 
 
 def test_no_tracked_file_names_a_machine_path_or_a_package_registry() -> None:
-    """The project builds anywhere: no file names a folder of somebody's machine or the host of a package registry."""
+    """No tracked file contains a path of a particular machine or the host of a package registry."""
     wrong = [
         f"{path.relative_to(ROOT)}:{number} {found.group()}"
         for path, number, line in _lines()
@@ -121,7 +121,7 @@ def test_no_tracked_file_names_a_machine_path_or_a_package_registry() -> None:
 
 
 def test_every_exception_from_a_check_gives_its_reason() -> None:
-    """A comment that silences a linter or the type checker names the rule, and a linter's also says why."""
+    """A comment that silences a linter or the type checker names the rule, and for a linter also the reason."""
     bare = re.compile(r"#\s*noqa(?!: [A-Z])|#\s*type:\s*ignore(?!\[)|#\s*noqa: [A-Z]+[0-9]+(?:, ?[A-Z]+[0-9]+)*\s*$")
     sources = (
         (path, number, line) for path, number, line in _lines() if path.suffix == ".py" and path != Path(__file__)
@@ -135,7 +135,7 @@ def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def _used(path: Path) -> Iterator[str]:
-    """The modules that a file imports, and the dotted names that it uses, as far as they begin with a module."""
+    """Yield the modules that a file imports, and the dotted names that it uses."""
     for node in ast.walk(parsed(path)):
         match node:
             case ast.Import(names=names):

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs."""
+"""The demo's display while it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.dev.demo.result import ResultTopic, picture
 
 @pytest.fixture
 def topics(tmp_path: Path) -> Iterator[list[ResultTopic]]:
-    """Two topics of a broker that nobody runs, of which nothing has been read."""
+    """Two topics of an unreachable broker, from which nothing has been read."""
     registry = FolderRegistry(tmp_path)
     with (
         closing(ResultTopic("127.0.0.1:1", "a", registry)) as a,
@@ -26,12 +26,12 @@ def topics(tmp_path: Path) -> Iterator[list[ResultTopic]]:
 
 
 def test_nothing_is_said_once(topics: list[ResultTopic]) -> None:
-    """Before the first batch has ended, of all results together."""
+    """Before the first batch has ended, one line for all results says that there are none yet."""
     assert picture(topics, 6) == ["  no results yet: the first batch is running"]
 
 
 def test_rows_stand_below_their_columns(topics: list[ResultTopic]) -> None:
-    """The latest of the first result first, and each result with what came."""
+    """The latest rows of the first result are printed under its columns; every result has its number of changes."""
     rows = [(1, "Ada", Decimal("12.50")), (2, None, Decimal("3.00"))]
     topics[0].columns = ("order_id", "customer", "amount")
     topics[0].rows, topics[0].kinds, topics[0].latest = Counter(rows), Counter({"+I": 2}), dict.fromkeys(rows)

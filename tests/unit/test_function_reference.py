@@ -1,4 +1,4 @@
-"""The reference of functions."""
+"""The reference of SQL functions."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from rowkind.service.plan.sql.aggregate_table import REFUSED_AGGREGATES
 
 
 def test_the_reference_is_up_to_date() -> None:
-    """The page is what `python -m generators` writes."""
+    """The reference page equals the output of `python -m generators`."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_there_are_many_functions() -> None:
-    """The reference lists at least 150 names, each in capitals."""
+    """The reference lists at least 150 names, all in upper case."""
     assert len(FUNCTIONS) >= 150
     assert all(name == name.upper() for name in FUNCTIONS)
 
 
 def test_every_kind_of_parameter_is_known() -> None:
-    """No function takes what no argument can be."""
+    """Every parameter kind in the reference is a known kind."""
     kinds = {kind.removesuffix("...") for known in FUNCTIONS.values() for each in known for kind in each.kinds}
     assert kinds <= set(KINDS)
 
 
 def test_every_function_of_spark_is_there_or_refused_with_a_reason() -> None:
-    """Each scalar function that Spark lists is supported or refused by name; of those with a sense 95 % are here."""
+    """Each scalar function of Spark is supported or refused by name, and 95 % of the applicable ones are supported."""
     found = coverage()
     assert not found.missing
     assert found.share >= 0.95
 
 
 def test_what_is_refused_is_not_there() -> None:
-    """A name has a reason to be refused only where no arguments make it a function, or where it has none."""
+    """A refused name is not a supported function, except for functions that are refused without arguments."""
     assert {name for name in REFUSED if name in FUNCTIONS} == {"UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"}
 
 
 WITH_A_SYNTAX = ("PROCTIME", "TUMBLE", "HOP", "SESSION", "WINDOW", "SESSION_WINDOW", "WINDOW_TIME", ">>>")
-"""What is refused in other words where it is not written as it has to be, or is no name."""
+"""Names that are refused with another message, because they have a syntax of their own."""
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *REFUSED_AGGREGATES])
 def test_what_the_reference_refuses_is_refused_with_its_reason(name: str) -> None:
-    """No function that is listed as refused works: as a value of a row, or of a group."""
+    """Every function that the reference lists as refused is refused, with its reason."""
     if name in REFUSED:
         sql = f"SELECT CONCAT({name}({'' if name in FUNCTIONS else 'x'}), 'x') AS r FROM t"
         reason = "" if name in WITH_A_SYNTAX else REFUSED[name]

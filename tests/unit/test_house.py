@@ -1,4 +1,4 @@
-"""The limits of how the code is built: what a change of structure has won is not lost again."""
+"""Limits on the structure of the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_ARMS = 130
 MOST_ROOMS = 18
 MOST_ARROWS = 75
 FAMILIES = ("service.plan.passes.", "service.plan.translate.", "service.plan.explain.", "service.execute.kernels.")
-"""Folders with one module for each entry of a table."""
+"""Folders with one module per entry of a table."""
 CONCEPTS = frozenset(
     [
         "avro.arrow_types",
@@ -44,36 +44,36 @@ CONCEPTS = frozenset(
         "service.web.batch_chart",
     ]
 )
-"""Small modules with one importer that are a concept of their own."""
+"""Small modules with one importer that are concepts of their own."""
 
 
 @cache
 def house() -> House:
-    """The house of today."""
+    """Return the structure of the current code."""
     return House()
 
 
 def test_nodes_are_known_by_their_shapes() -> None:
-    """Few `match` statements know nodes of plans by name, with few arms: the rest goes by shapes and tables."""
+    """The number of `match` statements over plan nodes by class, and of their arms, stays below its limit."""
     found = list(house().matches())
     assert len(found) <= MOST_MATCHES, found
     assert sum(arms for _, arms in found) <= MOST_ARMS, found
 
 
 def test_operators_are_rooms_with_few_doors() -> None:
-    """A folder per operator, above arrangement and columns: few rooms, few arrows of imports between them."""
+    """The number of operator packages, and of imports between them, stays below its limit."""
     rooms, arrows = house().rooms("operators", 1)
     assert len(rooms) <= MOST_ROOMS, rooms
     assert len(arrows) <= MOST_ARROWS, arrows
 
 
 def test_no_module_is_loose_in_the_service() -> None:
-    """Each module of the service is in a room."""
+    """Each module of the service is in a package."""
     rooms, _ = house().rooms("service", 1)
     assert all((house().root / room.replace(".", "/")).is_dir() for room in rooms)
 
 
 def test_a_small_module_is_a_concept() -> None:
-    """A module under 60 lines with one importer is part of it, unless it is one of a family or a concept by itself."""
+    """A module under 60 lines with one importer belongs to a family or is listed as a concept."""
     small = {each for each in house().small_with_one_importer() if not each.startswith(FAMILIES)}
     assert small == CONCEPTS

@@ -1,4 +1,4 @@
-"""Which part may import what: the layers of CONTRIBUTING.md, read from the imports themselves."""
+"""The imports that each part may have: the layers of CONTRIBUTING.md, checked against the code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.library": ("service.run",),
     "service.cli": ("service.multi", "service.dev", "service.client", "service.flink"),
 }
-"""Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""
+"""Each layer with the layers directly below it. A layer may import every layer below it, at any depth, and no other."""
 
 RUNNING = (
     "service.query",
@@ -84,17 +84,17 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "prometheus_client": RUNNING,
     "opentelemetry": RUNNING,
 }
-"""The libraries that touch the world or take long to load, and the layers that know them."""
+"""Libraries that have side effects or load slowly, and the layers that may import them."""
 
 
 def test_no_layer_is_above_itself() -> None:
-    """The layers have an order: none lies below itself by way of others."""
+    """No layer is below itself, directly or by other layers."""
     assert all(layer not in below(layer) for layer in LAYERS)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_imports_point_down(layer: str) -> None:
-    """A layer imports itself and what lies below it: kafka and spark, execute and plan stand side by side."""
+    """A layer imports only itself and the layers below it."""
     allowed = {layer} | below(layer)
     wrong = [
         f"{path}:{line}: {module}"
@@ -108,7 +108,7 @@ def test_imports_point_down(layer: str) -> None:
 
 @pytest.mark.parametrize("library", OUTSIDE)
 def test_libraries_of_the_world_stay_in_their_layer(library: str) -> None:
-    """Only the named layers know the broker's client, Spark, the parser of SQL, and so on."""
+    """Only the listed layers import the Kafka client, Spark, the SQL parser and the other libraries."""
     wrong = [
         f"{path}:{line}: {module}"
         for path, line, module in imports()
@@ -123,22 +123,22 @@ def test_libraries_of_the_world_stay_in_their_layer(library: str) -> None:
 
 
 def test_no_module_is_in_a_circle() -> None:
-    """Within a layer, too, no module imports one that imports it, for types or late: a circle is one module."""
+    """No modules import each other in a cycle, even for types or inside functions."""
     graph: dict[str, set[str]] = {}
     for path, _, module in imports():
         graph.setdefault(_dotted(path), set()).add(module.removeprefix("rowkind."))
-    # Modules that lead nowhere are in no circle; take them away until nothing changes.
+    # A module without imports is in no cycle; remove such modules until nothing changes.
     while True:
         rest = {name: {each for each in found if each in graph} - {name} for name, found in graph.items()}
         smaller = {name: found for name, found in rest.items() if found}
         if smaller.keys() == graph.keys():
             break
         graph = smaller
-    assert not graph, f"in circles or above them: {sorted(graph)}"
+    assert not graph, f"in import cycles or above them: {sorted(graph)}"
 
 
 def test_one_word_means_one_thing() -> None:
-    """A class or an alias of a type has a name of its own in the whole tree."""
+    """Every class and type alias has a name that is unique in the tree."""
     seen: dict[str, list[str]] = {}
     for path in _files():
         for node in parsed(path).body:
@@ -149,7 +149,7 @@ def test_one_word_means_one_thing() -> None:
 
 
 def test_all_is_imported_by_one_name() -> None:
-    """Nobody, tests included, imports the folders by their own names: that would load every module twice."""
+    """No module, tests included, imports the folders by their own names, because that would load modules twice."""
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {module}"
         for path in [*_files(), *sorted((ROOT / "tests").rglob("*.py"))]
@@ -160,7 +160,7 @@ def test_all_is_imported_by_one_name() -> None:
 
 
 def test_workers_load_no_parser_of_sql() -> None:
-    """What Spark's workers import to run a plan imports neither sqlglot nor pydantic, which take their time."""
+    """The modules that Spark's workers import do not import sqlglot and pydantic, which load slowly."""
     reached = set(
         _reached(
             ["rowkind.service.query.source", "rowkind.service.query.spark_sink", "rowkind.service.spark.processor"]
@@ -171,7 +171,7 @@ def test_workers_load_no_parser_of_sql() -> None:
 
 
 def test_planning_loads_no_columns() -> None:
-    """What `rowkind check` and `explain` import needs neither Arrow nor numpy, which take half of the time."""
+    """The modules that `rowkind check` and `explain` import do not import Arrow and numpy, which load slowly."""
     reached = set(_reached(["rowkind.service.query.queries", "rowkind.service.plan.explain.render"]))
 
     assert not reached & {"pyarrow", "numpy", "duckdb", "pyspark", "confluent_kafka"}
@@ -179,7 +179,7 @@ def test_planning_loads_no_columns() -> None:
 
 @cache
 def below(layer: str) -> set[str]:
-    """Every layer below one."""
+    """Return every layer below a layer."""
     found: set[str] = set()
     todo = list(LAYERS[layer])
     while todo:
@@ -192,14 +192,14 @@ def below(layer: str) -> set[str]:
 
 @cache
 def layer_of(module: str) -> str:
-    """The innermost layer that a module, without `rowkind.`, is part of."""
+    """Return the innermost layer of a module, whose name is given without `rowkind.`."""
     parts = module.split(".")
     return next(name for end in range(len(parts), 0, -1) if (name := ".".join(parts[:end])) in LAYERS)
 
 
 @cache
 def imports() -> tuple[tuple[str, int, str], ...]:
-    """File, line and module of every import in the packages, those inside of functions too."""
+    """Return file, line and module of every import in the packages, including imports inside functions."""
     return tuple((str(path.relative_to(ROOT)), line, module) for path in _files() for line, module in _imports(path))
 
 
@@ -227,7 +227,7 @@ def _types(node: ast.stmt) -> Iterator[str]:
 
 
 def _reached(modules: list[str]) -> Iterator[str]:
-    """The outside packages that modules import at their top, and those that they import, and so on."""
+    """Yield the external packages that modules import at module level, directly or through other modules."""
     todo, seen = list(modules), set(modules)
     while todo:
         for node in parsed(_path(todo.pop())).body:

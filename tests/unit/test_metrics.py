@@ -1,4 +1,4 @@
-"""The list of metrics, and what Prometheus sees of them."""
+"""The list of metrics and their exposition to Prometheus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_names_follow_prometheus() -> None:
-    """One prefix, base units, `_total` for counters and only for them, a sentence of help for each."""
+    """A metric has the prefix, base units, `_total` if and only if it is a counter, and a sentence as help."""
     for metric in METRICS:
         assert re.fullmatch(r"rowkind_[a-z]+(_[a-z]+)*", metric.name)
         assert metric.name.endswith("_total") == (metric.kind == "counter")
@@ -25,19 +25,19 @@ def test_names_follow_prometheus() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    """It is what `python -m generators` writes, and has a line for every metric."""
+    """The page equals the output of `python -m generators` and has a line for every metric."""
     assert (ROOT / PAGE).read_text() == page()
     assert re.findall(r"^\| `(\w+)`", page(), re.MULTILINE) == [each.name for each in METRICS]
 
 
 def test_a_samples_name_survives_with_any_label() -> None:
-    """Quotes, backslashes and line breaks are escaped as in the exposition format."""
+    """Quotes, backslashes and line breaks in labels are escaped as in the exposition format."""
     name = sample("rowkind_rows_in_total", table='a"b\\c\nd', kind="+I")
     assert parse(name) == ("rowkind_rows_in_total", {"table": 'a"b\\c\nd', "kind": "+I"})
 
 
 def test_counters_add_up_and_gauges_replace() -> None:
-    """Totals of several blocks are summed, sizes of a shard are the last ones."""
+    """Counters of several blocks are summed, and for gauges the last value counts."""
     into: dict[str, float] = {}
     for rows, state in ((2, 10), (3, 20)):
         add(
@@ -48,7 +48,7 @@ def test_counters_add_up_and_gauges_replace() -> None:
 
 
 def test_the_exposition_sums_state_over_shards() -> None:
-    """Each shard's last size counts once, and operators of the same name under two sinks are two."""
+    """The last size of each shard is summed, and operators with equal names in two sinks are separate."""
     metrics = Exposition("j")
     kept = 'rowkind_state_rows{{sink="{}",operator="join",shard="{}"}}'
     metrics.add({kept.format("s", 0): 10, kept.format("s", 1): 5}, "main")
@@ -61,7 +61,7 @@ def test_the_exposition_sums_state_over_shards() -> None:
 
 
 def test_what_rode_with_blocks_is_the_querys_unless_it_is_a_sinks() -> None:
-    """Samples that name no query get the one that reported them; those of a sink add up under its name alone."""
+    """Samples without a query get the reporting query as a label; samples of a sink are summed by the sink alone."""
     metrics = Exposition("j")
     for query, rows in (("main", 2), ("later", 3), ("main", 4)):
         metrics.add({'rowkind_rows_in_total{table="t",kind="-U"}': rows}, query)
@@ -78,7 +78,7 @@ def test_what_rode_with_blocks_is_the_querys_unless_it_is_a_sinks() -> None:
 
 
 def test_a_histogram_observes_so_many_at_once() -> None:
-    """What rode along says since when records wait; how long is known when their batch has ended."""
+    """Latencies are computed from creation times at the end of a batch, and each sample counts several records."""
     metrics = Exposition("j")
     waits = 'rowkind_latency_seconds{{table="t",made="{}"}}'
     metrics.add({waits.format(99_800): 3, waits.format(98_000): 2, waits.format(200_000): 1}, "main", ended=100.0)
@@ -95,7 +95,7 @@ def test_a_histogram_observes_so_many_at_once() -> None:
 
 
 def _samples(metrics: Exposition) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """By name and labels; every one of them says whose it is."""
+    """Return the samples by name and labels, and assert that each has the job's name."""
     families = text_string_to_metric_families(metrics.text().decode())
     samples = [one for family in families for one in family.samples]
     assert {one.labels.pop("name") for one in samples} == {"j"}

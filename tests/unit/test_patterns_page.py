@@ -1,4 +1,4 @@
-"""What docs/explanation/row-patterns.md shows is what there is."""
+"""docs/explanation/row-patterns.md and the example that it describes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ EXAMPLE = ROOT / "examples" / "dips"
 
 
 def test_the_query_of_the_page_is_that_of_the_example() -> None:
-    """The SQL is the example's, and its table has the watermark that the page speaks of."""
+    """The page has the SQL of the example, and the example has the watermark that the page mentions."""
     (sql,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     assert load(EXAMPLE / "job.yaml", {}).sinks["dips"].sql.strip() == sql.strip()
     assert "watermark: {column: at, delay: 2s}" in (EXAMPLE / "job.yaml").read_text()
 
 
 def test_the_prices_of_the_page_give_what_its_table_says() -> None:
-    """The drawing has the prices of the changes, and `try` gives the row of the table with the eleventh of them."""
+    """The drawing has the prices of the changes, and `try` gives the page's row with the eleventh change."""
     changes = [json.loads(line)["row"] for line in (EXAMPLE / "changes.jsonl").read_text().splitlines()]
     drawn = {
         (round((place - 2) / 4), int(price))
@@ -41,6 +41,6 @@ def test_the_prices_of_the_page_give_what_its_table_says() -> None:
 
 
 def test_every_file_that_the_page_names_exists() -> None:
-    """No link is misspelled or outlived."""
+    """Every file that the page links to exists."""
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", PAGE):
         assert (ROOT / "docs" / "explanation" / target).exists(), target

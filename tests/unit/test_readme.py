@@ -1,4 +1,4 @@
-"""What the README and the docs show is what there is."""
+"""The README and the docs, compared with the code and the examples."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ ON_EXAMPLES = sorted(
         for command in re.findall(r"\b(rowkind (?:check|explain|try) examples/.*)$", page.read_text(), re.MULTILINE)
     }
 )
-"""What the docs and the examples show to be done with an example, and needs nothing else."""
+"""Commands on an example in the docs and the examples that need no other service."""
 
 
 def yaml(document: str) -> str:
-    """The first YAML that a document shows."""
+    """Return the first YAML block of a document."""
     return re.findall(r"```yaml\n(.*?)```", document, re.DOTALL)[0]
 
 
 def test_the_readme_is_one_page() -> None:
-    """What it is, two commands, one job, links; the rest is in the docs."""
+    """The README has at most 80 lines."""
     assert len(README.splitlines()) <= 80
 
 
 def test_the_job_in_the_readme_is_the_one_that_the_first_hour_runs() -> None:
-    """So it is run with rows by the test of that page."""
+    """The README's job is that of the page on the first hour, whose test runs it with rows."""
     assert yaml(README) == yaml((ROOT / "docs" / "tutorials" / "first-hour.md").read_text())
 
 
 def test_the_job_of_the_page_on_jobs_is_the_example() -> None:
-    """The YAML is the example's file without the comment at its head."""
+    """The YAML on the page equals the example's file without its leading comment."""
     text = EXAMPLE.read_text()
     assert yaml((ROOT / "docs" / "tutorials" / "a-job.md").read_text()) == text[text.index("job: ") :]
 
 
 def test_the_example_is_a_valid_job_with_nothing_set() -> None:
-    """Its references have defaults, so that it loads in an empty environment."""
+    """All references of the example have defaults, so it loads in an empty environment."""
     job = load(EXAMPLE, {})
     assert job.name == "orders-payments"
     assert set(job.sinks) == {"order_payments", "paid_orders"}
 
 
 def test_every_metric_that_the_docs_name_exists() -> None:
-    """No name of a metric is misspelled or outlived."""
+    """Every metric that the docs mention exists."""
     named = {name for page in DOCS for name in re.findall(r"\browkind_[a-z_]+", page.read_text())}
     assert named
     assert {name.removesuffix("_bucket") for name in named} <= {metric.name for metric in METRICS}
 
 
 def test_every_command_of_the_docs_exists() -> None:
-    """What is shown behind `rowkind` is a command, and what follows it in a line is one of its options."""
+    """Every `rowkind` command line in the docs has an existing command and existing options."""
     known = {name: {each for option in command.params for each in option.opts} for name, command in _commands("", main)}
     for page in [ROOT / "README.md", *DOCS]:
         for line in re.findall(r"^(?:    |\$ |    \$ )?(rowkind [a-z].*)$", page.read_text(), re.MULTILINE):
@@ -86,7 +86,7 @@ def _commands(prefix: str, group: click.Group) -> Iterator[tuple[str, click.Comm
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", ON_EXAMPLES)
 def test_what_the_docs_do_with_an_example_can_be_done(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command ends well, and says something."""
+    """Every command on an example in the docs succeeds and prints something."""
     monkeypatch.chdir(ROOT)
     done = CliRunner().invoke(main, command.split()[1:], prog_name="rowkind", catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -94,20 +94,20 @@ def test_what_the_docs_do_with_an_example_can_be_done(command: str, monkeypatch:
 
 
 def test_the_first_hour_tells_of_every_example() -> None:
-    """Its table has a line for each."""
+    """The table on the page has a line for each example."""
     page = (ROOT / "docs" / "tutorials" / "first-hour.md").read_text()
     assert not [file.parent.name for file in EXAMPLES if f"[{file.parent.name}](../../examples/" not in page]
 
 
 def test_every_command_is_on_the_page_of_commands() -> None:
-    """None is left out but those that are for Spark and not for people."""
+    """Every visible command is on the page of commands."""
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     missing = [name for name, command in main.commands.items() if not command.hidden and f"`rowkind {name}" not in page]
     assert not missing
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
-    """The files that the documents link to exist."""
+    """Every file that the README, CONTRIBUTING.md and CHANGELOG.md link to exists."""
     for document in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / document).read_text()):
             assert (ROOT / target).exists(), f"{document}: {target}"

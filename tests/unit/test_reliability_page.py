@@ -26,7 +26,7 @@ _NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 @pytest.mark.parametrize("section", TABLES)
 def test_every_row_of_the_page_has_tests(section: str) -> None:
-    """The section of tests/evidence.md has the rows of the table in their order, each with at least one test."""
+    """A section of tests/evidence.md has the rows of the page's table in order, each with at least one test."""
     promised = rows(PAGE, TABLES[section])
     shown = rows(EVIDENCE, f"### {section}\n\n| row | tests |")
     assert len(promised) > 4
@@ -36,7 +36,7 @@ def test_every_row_of_the_page_has_tests(section: str) -> None:
 
 
 def test_every_test_that_is_named_exists() -> None:
-    """A test that is renamed or removed must be renamed or removed in tests/evidence.md, too."""
+    """Every test that tests/evidence.md names exists."""
     named = set(_NAMED.findall(EVIDENCE))
     assert named
     missing = [f"{path}::{test}" for path, test in sorted(named) if not _exists(ROOT / path, test)]
@@ -44,14 +44,14 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def rows(text: str, head: str) -> list[list[str]]:
-    """The cells of the table that begins with this line."""
+    """Return the cells of the table with this header."""
     _, found, table = text.partition(f"{head}\n")
     assert found, f"there is no table {head}"
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.partition("\n\n")[0].splitlines()[1:]]
 
 
 def _exists(path: Path, test: str) -> bool:
-    """Whether the file exists and has the test; an empty name means the whole file."""
+    """Return whether the file exists and contains the test; an empty name stands for the whole file."""
     if not path.exists():
         return False
     tree = ast.parse(path.read_text())

@@ -1,4 +1,4 @@
-"""Sizes at which the code goes another way: where they are, and that a test can set them."""
+"""Size constants at which the code changes its behavior: they are known, and tests can set them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = TOGETHER
 
 ROOT = Path(__file__).parents[2]
 RUN_BY_ROWS = ("operators", "avro", "service/execute", "service/spark/store.py", "service/kafka/fetch.py")
-"""Where rows are worked on; what is elsewhere has to do with processes, messages and plans."""
+"""The code that handles rows; the other code handles processes, messages and plans."""
 
 NO_SIZES = {
     "how values, rows, state and addresses are written": """
@@ -58,13 +58,13 @@ NO_SIZES = {
         service.kafka.fetch._STRIDE
     """,
 }
-"""Numbers that are no sizes, by what they are."""
+"""Numbers that are not sizes, by purpose."""
 
 SIZES = (*PIECES, *RELEASES, *STATE, *SHARES)
 
 
 def test_every_number_is_a_size_or_is_said_to_be_none() -> None:
-    """A constant that is a number can be set by `sized`, or the list above says what else it is."""
+    """Every numeric constant can be set by `sized` or is in the list of other numbers."""
     numbers, none = set(_numbers()), {name for names in NO_SIZES.values() for name in names.split()}
     left = numbers - none - {name.removeprefix("rowkind.") for name in SIZES}
     assert not left, f"add these to tests/sizes.py, or say here what they are: {sorted(left)}"
@@ -72,7 +72,7 @@ def test_every_number_is_a_size_or_is_said_to_be_none() -> None:
 
 
 def test_a_size_is_read_where_it_is_needed() -> None:
-    """No module copies the constant of another one, and no default of an argument or a field holds it."""
+    """No module copies a size constant of another one, and no default of an argument or field has its value."""
     constants = {(module, name) for module, _, name in (each.rpartition(".") for each in SIZES)}
     for file in _files(("operators", "avro", "service")):
         own = f"rowkind.{_module(file)}"
@@ -92,9 +92,9 @@ def test_a_size_is_read_where_it_is_needed() -> None:
 
 
 def test_sizes_are_set_and_set_back() -> None:
-    """Within the context each size is the given one, or the least that it can be."""
-    from rowkind.operators.arrangement import compaction  # noqa: PLC0415 - as it is then
-    from rowkind.service.execute import expand  # noqa: PLC0415 - as it is then
+    """Within the context each size has the given value or its least one, and afterwards its own again."""
+    from rowkind.operators.arrangement import compaction  # noqa: PLC0415 - the value at that time
+    from rowkind.service.execute import expand  # noqa: PLC0415 - the value at that time
 
     before = expand._AT_ONCE, compaction.FACTOR
     with sized(1):
@@ -103,7 +103,7 @@ def test_sizes_are_set_and_set_back() -> None:
 
 
 def _numbers() -> Iterator[str]:
-    """The constants of modules that are made of numbers, by name."""
+    """Yield the names of the constants of modules that are numbers."""
     for file in _files(RUN_BY_ROWS):
         for node in parsed(file).body:
             if isinstance(node, ast.Assign) and _is_number(node.value):

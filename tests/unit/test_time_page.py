@@ -20,7 +20,7 @@ EXAMPLE = ROOT / "examples" / "takings"
 
 @pytest.mark.parametrize(("sink", "column"), [("so_far", 2), ("final", 3)])
 def test_the_sales_of_the_page_give_what_its_table_says(sink: str, column: int) -> None:
-    """Row by row, what each sink says, and how far the watermark is."""
+    """Row by row, the table on the page has the changes of each sink and the watermark."""
     arguments = [
         "try",
         str(EXAMPLE / "job.yaml"),
@@ -52,7 +52,7 @@ def test_the_sales_of_the_page_give_what_its_table_says(sink: str, column: int) 
 
 
 def test_what_the_page_shows_of_the_job_and_its_plan_is_there() -> None:
-    """Its YAML is a part of the example, and its lines of `explain` are what that says."""
+    """The YAML on the page is part of the example, and its plan is part of the output of `explain`."""
     (yaml,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     job = (EXAMPLE / "job.yaml").read_text()
     assert all(line.strip() in job for line in yaml.splitlines())
@@ -62,7 +62,7 @@ def test_what_the_page_shows_of_the_job_and_its_plan_is_there() -> None:
 
 
 def test_every_metric_and_file_that_the_page_names_exists() -> None:
-    """No name is misspelled or outlived."""
+    """Every metric and file that the page mentions exists."""
     assert set(re.findall(r"\browkind_[a-z_]+", PAGE)) <= {metric.name for metric in METRICS}
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", PAGE):
         assert (ROOT / "docs" / "explanation" / target).exists(), target

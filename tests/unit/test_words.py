@@ -1,7 +1,7 @@
-"""Words that may not come back: private terms, riddles and idioms of another language, and long sentences in docs.
+"""Words that must not be used again: private terms, riddles, idioms of another language; and long sentences in docs.
 
-CONTRIBUTING.md ("How we write") has the words to use instead. The docs are searched, the docstrings, comments and
-messages of the product, the alerts and the chart.
+CONTRIBUTING.md ("How we write") lists the words to use instead. The test searches the docs, the alerts, the chart, and
+the docstrings, comments and messages of the product.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ PRIVATE = {
     r"put into|puts into": "write to, add to",
     r"anew": "again",
 }
-"""What may not be written, and what to write in its place."""
+"""Phrases that must not be written, and their replacements."""
 
 
 def pages() -> list[Path]:
-    """The pages that people have written."""
+    """Return the pages that are written by hand."""
     docs = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in GENERATED]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *docs]
 
 
 STAYS = re.compile(
     r"`[^`]*`"  # identifiers
-    r'|"(values that may be )?taken back"|"made anew of the join below"'  # texts that checkpoints hold
+    r'|"(values that may be )?taken back"|"made anew of the join below"'  # texts in checkpoints
     r'|left\.remade|"Anew"'  # identifiers in an outline and in an annotation
 )
-"""What is not searched."""
+"""Text that is not searched."""
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Every text of the project that people read, with where it is."""
+    """Yield every text of the project that people read, with its place."""
     for path in [*pages(), *sorted((ROOT / "deploy").rglob("*.yaml")), *sorted((ROOT / "deploy").rglob("NOTES.txt"))]:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             yield f"{path.relative_to(ROOT)}:{number}", line
@@ -78,7 +78,7 @@ _PART_OF_TEXT = getattr(tokenize, "FSTRING_MIDDLE", -1)
 
 @pytest.mark.parametrize("phrase", PRIVATE)
 def test_no_private_term_comes_back(phrase: str) -> None:
-    """Each has a term of the field."""
+    """No text contains a phrase that has a replacement."""
     word = re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE)
     found = [where for where, text in _all() if word.search(STAYS.sub("", text))]
     assert not found, f"write: {PRIVATE[phrase]}"
@@ -86,7 +86,7 @@ def test_no_private_term_comes_back(phrase: str) -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_no_sentence_is_long(page: Path) -> None:
-    """A sentence that needs more than forty words is two sentences."""
+    """No sentence in the docs has more than 40 words."""
     long = [each for each in sentences_of(page.read_text()) if len(each.split()) > MOST_WORDS]
     assert not long
 

@@ -1,4 +1,4 @@
-"""`python -m tests.upgrade RELEASE`: keep what this release writes, for all later ones to start from."""
+"""`python -m tests.upgrade RELEASE`: store this release's output, from which all later ones must start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCHES = 4
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.upgrade", description="Keep what a release writes.")
     parser.add_argument("release", help="such as 0.1")
     given = parser.parse_args()
@@ -29,7 +29,7 @@ def main() -> int:
             results = {check.name: Results(shop, check.name) for check in SAVED}
             events = book()
             with Rowkind(folder / "output", "run", str(file), "--port", "0") as rowkind:
-                # In several batches, so that there are runs to merge.
+                # Several batches are written, so that there are runs to merge.
                 for _ in range(_BATCHES):
                     shop.happens(islice(events, EVENTS // _BATCHES))
                     await_right(results, shop, rowkind)

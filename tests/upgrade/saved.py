@@ -1,6 +1,7 @@
-"""What is kept of every release: a job with each kind of state, its checkpoint, and the broker that it ran on.
+"""The data that is stored for every release: a job with each kind of state, its checkpoint, and its broker.
 
-A checkpoint alone would not do: it names topics by Kafka's ids, and what was written is known by the progress there.
+The checkpoint alone is not enough, because it identifies topics by Kafka's IDs, and the written results are known from
+the broker's progress topic.
 """
 
 from __future__ import annotations
@@ -55,22 +56,22 @@ SAVED = (
 
 
 def broker(folder: Path) -> Broker:
-    """The broker whose topics are kept in a folder."""
+    """Return a broker whose topics are stored in a folder."""
     return Broker(folder / "kafka", settings=_SMALL)
 
 
 def job(shop: Shop) -> Path:
-    """The job."""
+    """Return the job file."""
     return shop.job({check.name: check.sink for check in SAVED})
 
 
 def book() -> Iterator[Event]:
-    """What happens; the first `EVENTS` of it were told when the archive was made."""
+    """Yield the events; the first `EVENTS` of them were sent when the archive was created."""
     return order_book(1_000_000, _SEED)
 
 
 def await_right(results: Mapping[str, Results], shop: Shop, running: Rowkind) -> None:
-    """Wait until every result is what DuckDB says."""
+    """Wait until every result equals DuckDB's."""
     right = {check.name: check.right(shop.events) for check in SAVED}
 
     def done() -> bool:
@@ -81,13 +82,13 @@ def await_right(results: Mapping[str, Results], shop: Shop, running: Rowkind) ->
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Put all that is to be kept of a folder into an archive."""
+    """Write the parts of a folder that are stored into an archive."""
     with tarfile.open(archive, "w:xz") as target:
         for part in _PARTS:
             target.add(folder / part, part)
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """The folder that was packed."""
+    """Extract an archive into a folder."""
     with tarfile.open(archive) as source:
         source.extractall(folder, filter="data")

@@ -1,4 +1,4 @@
-"""Every release that was kept is gone on from: its checkpoints, its state, its progress, its topics."""
+"""Upgrades from every stored release: its checkpoint, state, progress and topics are continued."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 @pytest.mark.parametrize("release", sorted(archive.name.removesuffix(".tar.xz") for archive in FOLDER.glob("*.tar.xz")))
 def test_what_a_release_has_written_is_gone_on_from(tmp_path: Path, release: str) -> None:
-    """With what was in state, what goes and what comes is right; no change is written twice."""
+    """The results stay right with the stored state and new changes, and no change is written twice."""
     unpack(FOLDER / f"{release}.tar.xz", tmp_path)
     with broker(tmp_path) as running:
         shop = Shop(running.bootstrap_servers, tmp_path, "shop", opened=True)
@@ -43,7 +43,7 @@ def test_what_a_release_has_written_is_gone_on_from(tmp_path: Path, release: str
 
 @pytest.mark.parametrize("release", sorted(archive.name.removesuffix(".tar.xz") for archive in FOLDER.glob("*.tar.xz")))
 def test_the_plans_of_a_release_are_planned_the_same(tmp_path: Path, release: str) -> None:
-    """Of its checkpoint every sink stays; and of one that is planned otherwise it is said that a version did that."""
+    """The release's query is continued; for a changed plan, the message says that the query was not recorded."""
     with tarfile.open(FOLDER / f"{release}.tar.xz") as archive:
         note = archive.extractfile("checkpoint/shop/main/rowkind.json")
         assert note is not None

@@ -1,7 +1,7 @@
-"""Spark SQL functions that DuckDB lacks, registered with a connection under names of their own.
+"""Spark SQL functions that DuckDB lacks, registered with a connection under separate names.
 
-Macros are DuckDB SQL. Kernels are Python functions over the values of a whole column. They use NumPy where it has the
-function. Otherwise they take one step per value, because the library that has the function works on single values.
+Macros are DuckDB SQL. Kernels are Python functions over whole columns. They use NumPy if it has the function.
+Otherwise they process one value at a time, because the library that has the function works on single values.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def _of(compute: Callable[[Decimal, Decimal], Decimal]) -> Kernel:
 
 
 def _divide(left: Decimal, right: Decimal) -> Decimal:
-    """Divide as Spark does, which first rounds the quotient to 39 digits after the point."""
+    """Divide like Spark, which first rounds the quotient to 39 digits after the decimal point."""
     if not right:
         raise ZeroDivisionError("division by zero: TRY_DIVIDE returns NULL instead")
     return _WIDE.divide(left, right).quantize(_QUOTIENT_SCALE, ROUND_HALF_UP, _WIDE)

@@ -1,6 +1,6 @@
 """The kernel that fails a query on a value, with a message from the plan.
 
-DuckDB's `error` would do the same, but it is volatile, and TRY does not accept volatile functions.
+DuckDB's `error` function does the same, but it is volatile, and TRY does not accept volatile functions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Kernels of Spark's own hashes, 32-bit Murmur3 and 64-bit xxHash, over whole columns.
+"""Kernels for Spark's hash functions, 32-bit Murmur3 and 64-bit xxHash, over whole columns.
 
-Each kernel continues from the hash of the preceding columns. Bytes are processed word by word, each time for all rows
-that have that many words.
+Each kernel continues from the hash of the preceding columns. Bytes are processed word by word, and each step processes
+all rows that have that many words.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""JSON kernels: read text as Spark's `from_json` does, including its rules for values that do not fit the schema.
+"""JSON kernels, which parse text like Spark's `from_json`, including its rules for values that do not fit the schema.
 
-The parser accepts what Jackson accepts there, including text in single quotes. It also accepts NaN and infinity, as
-`from_json` does, or control characters inside text, as `get_json_object` and related functions do. It parses one value
-at a time, because no library has the same behaviour.
+The parser accepts the same input as Jackson does in Spark, including text in single quotes. It also accepts NaN and
+infinity, like `from_json`, or control characters inside text, like `get_json_object` and related functions. It parses
+one value at a time, because no library behaves in the same way.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ _WIDE = Context(prec=400)
 
 
 class _Number(str):
-    """A number with a point or an exponent, as written."""
+    """A number with a decimal point or an exponent, as in the text."""
 
     __slots__ = ()
 
 
 class _JsonWord(str):
-    """NaN or infinity, as written."""
+    """NaN or infinity, as in the text."""
 
     __slots__ = ()
 
 
 Parsed = tuple[tuple[str, Any], ...] | list[Any] | str | int | bool | None
-"""A JSON value: an object as its members, an array, text, a whole number, true or false, null, a `_Number` or a
-`_JsonWord`.
+"""A parsed JSON value.
+
+An object is a tuple of its members. A number with a decimal point or an exponent is a `_Number`, any other number is an
+int, and NaN and infinity are `_JsonWord`s.
 """
 
 
@@ -55,14 +57,14 @@ class _MalformedError(Exception):
 
 
 def _parsed(text: str, schema: bool) -> Parsed:
-    """Return the first value in a text. Raises _MalformedError, or RecursionError if it is nested too deeply."""
+    """Parse the first value in a text. Raises _MalformedError, or RecursionError if the value is nested too deeply."""
     start = _skip(text, 0)
     # Python's decoder agrees with Jackson on where objects and arrays end. Surrogate pairs are left to `_joined`.
     if text[start : start + 1] in ("{", "[") and "\\ud" not in text and "\\uD" not in text:
         try:
             found: Parsed = (_DECODER if schema else _PLAIN_DECODER).raw_decode(text, start)[0]
         except ValueError:
-            # Only Jackson accepts this text, or no parser does.
+            # Either only Jackson accepts this text, or no parser does.
             pass
         else:
             return found
@@ -79,7 +81,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def _parse(text: str, at: int, schema: bool) -> tuple[Parsed, int]:
-    """Return the value at a place, after any spaces, and the place where it ends."""
+    """Parse the value at position `at`, after any spaces. Return the value and the position at which it ends."""
     at = _skip(text, at)
     letter = text[at : at + 1]
     if letter == "{":
@@ -182,7 +184,7 @@ class _UnfitError(Exception):
 
 
 def _fit(part: Parsed, schema: Any) -> Any:
-    """Return a value for DuckDB's JSON. Raises _UnfitError if it does not have the schema's type."""
+    """Convert a value for DuckDB's JSON. Raises _UnfitError if the value does not have the schema's type."""
     if part is None:
         return None
     if isinstance(schema, dict):
@@ -201,7 +203,7 @@ def _fit(part: Parsed, schema: Any) -> Any:
 
 
 def _struct(members: tuple[tuple[str, Parsed], ...], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return all fields of a struct, NULL if missing or unfit. Of several members with one name the last counts."""
+    """Return all fields of a struct; NULL if missing or unfit. If members have the same name, the last one counts."""
     found: dict[str, Any] = dict.fromkeys(schema)
     for name, part in members:
         if name in schema:
@@ -249,7 +251,7 @@ def _schema(text: str) -> Any:
 
 
 def _read(text: str, schema_text: str) -> str | None:
-    """Return JSON that fits the schema exactly. If the text is not JSON, a struct has NULL in all its fields."""
+    """Convert text to JSON that fits the schema exactly. If the text is not JSON, all fields of a struct are NULL."""
     schema = _schema(schema_text)
     nothing = dict.fromkeys(schema) if isinstance(schema, dict) else None
     found: Any = nothing
@@ -272,7 +274,7 @@ def _read(text: str, schema_text: str) -> str | None:
 
 
 def _root(text: str) -> Parsed:
-    """Return the first value in a text; NULL if the text is not JSON."""
+    """Parse the first value in a text. Return None if the text is not JSON."""
     try:
         return _parsed(text, schema=False)
     except (_MalformedError, RecursionError):
@@ -290,7 +292,10 @@ def _length(text: str) -> int | None:
 
 
 def _found(text: str, path: str) -> str | None:
-    """Return the value at a path of names and numbers, as text. Of equal names, the first that leads to it counts."""
+    """Return the value at a path of names and numbers, as text.
+
+    If several members have the same name, the first one that has a value at the rest of the path counts.
+    """
     steps = _schema(path)
     try:
         part = _at(_parsed(text, schema=False), steps)
@@ -302,7 +307,7 @@ def _found(text: str, path: str) -> str | None:
 
 
 def _at(part: Parsed, steps: list[str | int]) -> Parsed:
-    """Follow a path. A null value matches nothing."""
+    """Return the value at a path; None if there is no value, or if it is null."""
     for step in steps[:1]:
         if isinstance(step, int):
             inner = part[step : step + 1] if isinstance(part, list) else []
@@ -333,7 +338,7 @@ def _compact(part: Parsed) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape a text. Characters beyond 16 bits are written as two halves, as Jackson does when it passes JSON on."""
+    """Escape text. Characters beyond 16 bits are written as surrogate pairs, as Jackson does when it passes on JSON."""
     plain = text.replace(_BACK, _BACK * 2).replace(_QUOTE, _BACK + _QUOTE)
     return f'"{_TO_ESCAPE.sub(_escape, plain)}"'
 

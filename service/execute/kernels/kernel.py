@@ -1,4 +1,4 @@
-"""Builds kernels from functions of single values or of NumPy arrays."""
+"""Construction of kernels from functions of single values or NumPy arrays."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ARROW = {
 
 
 def each(compute: Callable[..., Any], *types: str) -> Kernel:
-    """Return the kernel of a function of single values. The result is NULL if an argument is.
+    """Return a kernel for a function of single values. The result is NULL if an argument is NULL.
 
-    The last of `types` is that of the result.
+    The last of `types` is the type of the result.
     """
 
     def kernel(*columns: Any) -> pa.Array:
@@ -38,7 +38,7 @@ def each(compute: Callable[..., Any], *types: str) -> Kernel:
 
 
 def whole(compute: Callable[..., Any], *types: str) -> Kernel:
-    """Return the kernel of a function of NumPy arrays. The result is NULL if an argument is."""
+    """Return a kernel for a function of NumPy arrays. The result is NULL if an argument is NULL."""
 
     def kernel(*columns: Any) -> pa.Array:
         null = np.zeros(len(columns[0]), np.bool_)
@@ -54,7 +54,7 @@ def whole(compute: Callable[..., Any], *types: str) -> Kernel:
 
 
 def declared(kernel: Callable[..., pa.Array], types: tuple[str, ...]) -> Kernel:
-    """Set the kernel's signature, from which DuckDB reads the number of parameters."""
+    """Return a kernel with a signature, from which DuckDB reads the number of parameters."""
     parameters = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(types) - 1)]
     kernel.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return kernel, list(types[:-1]), types[-1]

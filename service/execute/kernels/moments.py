@@ -1,4 +1,4 @@
-"""Time kernels: reading and writing times as Spark does, in years for which DuckDB differs."""
+"""Time kernels, which parse and format times like Spark in years for which DuckDB differs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MACROS = (
 
 
 def _shifted(micros: int, source: str, target: str) -> int:
-    """Return the time on clocks in `target`, in microseconds since 1970, when clocks in `source` show `micros`."""
+    """Convert a local time in the zone `source` to the zone `target`. Both are in microseconds since 1970."""
     shown, more = near(micros)
     try:
         there = shown.replace(tzinfo=zone_of(source)).astimezone(zone_of(target)).replace(tzinfo=UTC)
@@ -61,7 +61,10 @@ def _in_micros(moment: datetime) -> int:
 
 
 def _months_apart(end: int, start: int, rounded: bool) -> float:
-    """Return months plus a fraction of 31 days; whole if both are on the same day of the month, or on its last day."""
+    """Return the months between two times, with the remaining days as a fraction of 31 days.
+
+    If both times are on the same day of the month, or both on its last day, the result is a whole number.
+    """
     (a, more), (b, less) = near(end), near(start)
     months = (a.year - b.year) * 12 + a.month - b.month + (more - less) // later(1) * 400 * 12
     last = all(moment.day == monthrange(moment.year, moment.month)[1] for moment in (a, b))
@@ -84,7 +87,10 @@ _FIELD = re.compile(r"%(-?.)")
 
 
 def _written(micros: int, format_: str) -> str:
-    """Write a time in a format of DuckDB's `strftime`; %-Y is the year without zeros, or a sign before 10000."""
+    """Format a time as DuckDB's `strftime` does.
+
+    In addition, %-Y is the year without leading zeros, and without a plus sign for years above 9999.
+    """
     moment, more = near(micros)
     year = moment.year + more // later(1) * 400
 
@@ -108,7 +114,10 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def _read(text: str, shape: str, letters: str) -> int | None:
-    """Return the time in a text, or None. The shape has a group for each of the pattern's letters."""
+    """Parse text as a time; None if it does not match.
+
+    The regular expression `shape` has a group for each of the pattern's letters.
+    """
     found = _compiled(shape).fullmatch(text)
     if found is None:
         return None

@@ -42,7 +42,7 @@ def _rint(value: float) -> float:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Raise to a power as Java does: 1 to the NaN and ±1 to an infinite power are NaN, not 1 as in C."""
+    """Raise to a power like Java: 1 to the power NaN and ±1 to an infinite power are NaN, and not 1 as in C."""
     unknown = (np.isnan(exponent) | ((np.abs(base) == 1) & np.isinf(exponent))) & (exponent != 0)
     return np.where(unknown, np.nan, np.power(base, exponent))
 
@@ -53,7 +53,7 @@ def _shift_right_unsigned(value: Any, count: Any) -> Any:
 
 
 def _within(value: Any, count: Any) -> Any:
-    """Return the shift count modulo the number of bits in the value, as in Java."""
+    """Return the shift count modulo the number of bits in the value, like Java."""
     return (count & (8 * value.dtype.itemsize - 1)).astype(value.dtype)
 
 
@@ -73,7 +73,10 @@ def _bucket(value: float, low: float, high: float, count: int) -> int | None:
 
 
 def _formatted(text: str, form: str) -> str:
-    """Format a number without its sign, as Spark does if the format has none; # for each digit if it does not fit."""
+    """Format a number without its sign, as Spark does if the format has no sign.
+
+    If the number does not fit, the result has # for each digit.
+    """
     whole, _, fraction = text.lstrip("-").partition(".")
     whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
     before, point, behind = form.partition(".")
@@ -91,14 +94,14 @@ def _formatted(text: str, form: str) -> str:
 
 
 _NO_BREAK = "\x85\xa0\u2007\u202f"
-"""Characters that Python treats as spaces and Java does not."""
+"""Characters that are spaces in Python but not in Java."""
 
 
 def _number(text: str, form: str, strict: bool) -> str | None:
-    """Read a number by a format. Spaces may be anywhere except before a sign.
+    """Parse a number according to a format. Spaces are allowed anywhere except before a sign.
 
-    A format that begins with 0 requires all digits before the point. Digits and spaces are those among Java's 16-bit
-    characters, and a point is allowed only if the format has one.
+    A format that begins with 0 requires all digits before the decimal point. Only 16-bit characters that are digits or
+    spaces in Java are accepted as such. A decimal point is allowed only if the format has one.
     """
     before, _, behind = form.removeprefix("S").partition(".")
     sign = text[:1] if form[0] == "S" and text[:1] in ("+", "-") else ""

@@ -23,7 +23,7 @@ MACROS = (
         "spark_float_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3::REAL AND abs(x) < 1e7::REAL "
         "THEN CAST(x AS VARCHAR) ELSE spark_scientific(CAST(x AS VARCHAR)) END"
     ),
-    # Counted as in Java: a character beyond 16 bits counts as two.
+    # Java counts a character beyond 16 bits as two.
     r"spark_units(s) AS length(s) + length(regexp_replace(s, '[^\x{10000}-\x{10FFFF}]', '', 'g'))",
     "spark_quoted(s) AS chr(39) || replace(s, chr(39), chr(92) || chr(39)) || chr(39)",
     "spark_count(n) AS CASE WHEN n < 0 THEN 0 ELSE n END",
@@ -56,7 +56,7 @@ _SHORT = 1e7
 
 
 def _scientific(text: str) -> str:
-    """Return a double that Java writes with an exponent: one digit before the point, at least one after it."""
+    """Convert a double's text to Java's exponent notation: one digit before the point, and at least one after it."""
     if text in ("nan", "inf", "-inf"):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text]
     if text in ("5e-324", "-5e-324"):
@@ -75,12 +75,12 @@ def _capitals(text: str) -> str:
 
 
 def _capital(word: str) -> str:
-    """Capitalize a word. The whole word is lower-cased, because the form of a sigma depends on the preceding letter."""
+    """Capitalize a word. The whole word is lowercased, because the form of a sigma depends on the preceding letter."""
     return word[:1].title() + word.lower()[len(word[:1].lower()) :]
 
 
 def _distance(left: str, right: str) -> int:
-    """Return the Levenshtein distance over code points."""
+    """Return the Levenshtein distance between two texts, in code points."""
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
         before, row[0] = row[0], i
@@ -93,7 +93,7 @@ _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", s
 
 
 def _soundex(text: str) -> str:
-    """Return the Soundex code as Spark computes it: H and W (7) do not separate equal sounds, but non-letters do."""
+    """Return the Soundex code like Spark: H and W (7) do not separate equal sounds, but non-letters do."""
     if not text or not (text[0].isascii() and text[0].isalpha()):
         return text
     code, last = text[0].upper(), _SOUNDS[text[0].upper()]
@@ -135,7 +135,10 @@ def _place(text: str, listed: str) -> int:
 
 
 _MASKED = {"Lu": "X", "Ll": "x", "Nd": "n"}
-"""By Unicode's general category. Python's `isupper` and `islower` also accept symbols that are not letters."""
+"""The mask character for each Unicode general category.
+
+Python's `isupper` and `islower` would also accept symbols that are not letters.
+"""
 
 
 def _mask(text: str) -> str:
@@ -163,9 +166,9 @@ def _unhex_or_fail(text: str) -> bytes:
 
 
 def _unbase32(text: str) -> bytes:
-    """Decode Base32. Other characters are skipped, and padding ends the text.
+    """Decode Base32. Invalid characters are skipped, and padding ends the text.
 
-    An incomplete last group yields its whole bytes.
+    From an incomplete last group, only the complete bytes are decoded.
     """
     letters = re.sub(r"[^A-Za-z2-7]", "", text.partition("=")[0]).upper()
     whole, rest = len(letters) // 8 * 8, len(letters) % 8
@@ -182,7 +185,7 @@ def _unbase32(text: str) -> bytes:
 
 
 def _similar(one: str, other: str) -> float:
-    """Return Jaro's similarity of two texts in 16-bit units, with Winkler's bonus for a common prefix of up to 4."""
+    """Return the Jaro-Winkler similarity of two texts, in 16-bit units. A common prefix counts up to 4 units."""
     left, right = sorted((memoryview(text.encode("utf-16-le")).cast("H").tolist() for text in (one, other)), key=len)
     if not left and not right:
         return 1.0
@@ -216,7 +219,10 @@ _SERVER = re.compile(
 
 
 def _of_url(url: str, part: str, strict: bool) -> str | None:
-    """Return a part of a URL as java.net.URI parses it. An invalid URL is an error if `strict`, otherwise None."""
+    """Return a part of a URL as java.net.URI parses it.
+
+    For an invalid URL, raises ValueError if `strict` is set; otherwise the result is None.
+    """
     parts = _url_parts(url)
     if parts is None and strict:
         raise ValueError(f"{url!r} is not a URL: TRY_PARSE_URL returns NULL instead")
@@ -224,7 +230,7 @@ def _of_url(url: str, part: str, strict: bool) -> str | None:
 
 
 def _url_parts(url: str) -> dict[str, str | None] | None:
-    """Return the parts of a URL by their names in SQL; None if it is not a URL."""
+    """Return the parts of a URL, keyed by their names in SQL; None if the text is not a URL."""
     found = _URL.fullmatch(url)
     if found is None or _NO_URL.search(_IN_BRACKETS.sub("//", url, count=1)):
         return None
@@ -263,14 +269,14 @@ def _url_decode(text: str) -> str:
 
 
 _WHOLE = 1e17
-"""Doubles from here on are whole numbers with more digits than their text has."""
+"""The value from which doubles are whole numbers with more digits than their text has."""
 
 
 def _grouped(number: float | Decimal, digits: int) -> str:
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "-∞" if number < 0 else "∞"
     if abs(float(number)) >= _WHOLE:
-        # Java fills up with zeros after the digits of a double's text.
+        # Java pads the digits of a double's text with zeros.
         number = Decimal(str(number))
     return format(number, f",.{digits}f")
 
@@ -291,7 +297,7 @@ def _luhn(text: str) -> bool:
 
 
 def _conv(text: str, source: int, target: int) -> str | None:
-    """Convert a whole number to another base, as unsigned 64 bits. The first invalid digit ends it.
+    """Convert a whole number to another base, as unsigned 64 bits. The first invalid digit ends the number.
 
     Raises OverflowError if the number has more than 64 bits.
     """

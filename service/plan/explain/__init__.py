@@ -1,1 +1,1 @@
-"""Renders a physical plan for readers and programs: as a tree, JSON, a flowchart or an HTML page."""
+"""Rendering of physical plans for people and programs: as a tree, JSON, a flowchart or an HTML page."""

@@ -12,7 +12,7 @@ from rowkind.service.plan.operators import described
 
 
 def advice(sink: PhysicalSink) -> Iterator[Advice]:
-    """Yield the advice of each node in the order of the data, then the advice on the whole plan and on the sink."""
+    """Yield the advice on each node, inputs first, then the advice on the whole plan and on the sink."""
     for node in walk(sink.input):
         yield from described(node).advice
     yield from _on_time(sink)
@@ -20,7 +20,7 @@ def advice(sink: PhysicalSink) -> Iterator[Advice]:
 
 
 def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
-    """Yield one piece of advice for all state that only grows, and one for each node that a watermark would help."""
+    """Yield one piece of advice on all unbounded state, and one for each node whose state a watermark would bound."""
     found: list[str] = []
     first = ""
     for node in walk(sink.input):
@@ -42,7 +42,7 @@ def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
 def _unmarked(name: str, columns: Sequence[str]) -> str:
     pairs = [column.rpartition(".") for column in columns]
     shown = " and ".join(f"`watermark: {{column: {column}, delay: 5s}}` on {table}" for table, _, column in pairs)
-    return f"{name} would evict rows as time passes, without a ttl, if you set {shown}."
+    return f"{name} could evict old rows without a ttl if you set {shown}."
 
 
 def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:

@@ -1,4 +1,4 @@
-"""How a plan describes aggregates."""
+"""Descriptions of aggregates for `explain`."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ def _why_all(call: PhysicalAggregateCall) -> str:
 
 
 def _told_apart(aggregation: Aggregation) -> str:
-    """Return the contents of a group's row other than plain sums.
+    """Return text about the parts of a group's row that are not plain sums.
 
-    These are the extremes of which one value is enough, with the reason, and exact sums of powers.
+    These are minimums and maximums for which one value is enough, with the reason, and exact sums of powers.
     """
     extremes = [call for call in aggregation.calls if call.function in EXTREMES]
     one = [call for call in extremes if not aggregation.retracts or call.grows]

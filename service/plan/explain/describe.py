@@ -1,4 +1,4 @@
-"""Describes the plans of a query: each node by itself, plus how its consumer uses it."""
+"""Descriptions of a query's plans: each node, and how its consumer uses it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DELIVERIES = {"exactly_once": "exactly once", "at_least_once": "at least once"}
 
 
 def describe(name: str, sinks: Sequence[PhysicalSink], sqls: Mapping[str, str] | None = None) -> QueryDescription:
-    """Describe the plans of a query in words and values; `sqls` are the queries of the sinks as the user wrote them."""
+    """Describe a query's plans in words and values. `sqls` maps each sink to its query as the user wrote it."""
     whole = graph(sinks)
     describing = _Describing({each.identity: each for each in whole.operators}, whole.levels)
     plans = tuple(describing.sink(sink, (sqls or {}).get(sink.name, "")) for sink in sinks)
@@ -55,7 +55,7 @@ def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
 
 @dataclass
 class _Describing:
-    """Describes the plans of a query one after the other, and each operator of its graph only once."""
+    """Describes a query's plans one after the other, and each operator of the query's graph only once."""
 
     operators: Mapping[str, GraphOperator]
     levels: int
@@ -83,7 +83,7 @@ class _Describing:
         return Description(root, tuple(each for each in advice(sink) if each.about in here), sql)
 
     def _step(self, node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, level: int | None) -> Step:
-        """Describe the node as its consumer, which runs at `level`, sees it."""
+        """Describe a node from the point of view of its consumer, which runs at `level`."""
         operator = None if isinstance(node, PhysicalScan | PhysicalUnion) else self.operators[computes(node)]
         own = None if operator is None else operator.level
         way = _way(node, consumer, role, same_stage=own is not None and own == level)
@@ -171,7 +171,7 @@ def _first(calc: Calc) -> FirstStep | None:
 
 
 def _calc_facts(node: PhysicalNode, values: CalcValues) -> Iterator[Fact]:
-    """Yield the facts about the calc at the exit of the node; `values` are the same facts in machine-readable form."""
+    """Yield the facts about the node's calc. `values` are the same facts in machine-readable form."""
     calc = node.calc
     if calc.expands:
         yield Fact("expands", "; then ".join(map(_expand, calc.expands)))
@@ -189,7 +189,7 @@ def _calc_facts(node: PhysicalNode, values: CalcValues) -> Iterator[Fact]:
 
 
 def _calc_values(node: PhysicalNode) -> CalcValues:
-    """Return the values of the calc at the exit of the node."""
+    """Return the values that describe the node's calc, in machine-readable form."""
     calc = node.calc
     matched = [part.type.nullable and not safe for part, safe in zip(calc.key.parts, calc.key.null_safe, strict=False)]
     named = zip(calc.output.names, calc.columns, strict=True)
@@ -218,7 +218,7 @@ def _expand_values(expand: Expand) -> ExpandValues:
 
 
 def _functions(node: PhysicalNode) -> Mapping[str, str]:
-    """Return the job's functions that the node calls, each with the place where it is defined."""
+    """Return the job functions that the node calls, each with the place where it is defined."""
     called = dict.fromkeys(each for expression in node.calc.expressions for each in expression.functions)
     if isinstance(node, PhysicalAggregate):
         calls = (call.function for call in node.aggregation.calls)
@@ -242,12 +242,12 @@ def _outcome_facts(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, wa
     if isinstance(node, PhysicalUnion):
         return
     spread = _by(traits.partition_key) or "all rows in one shard"
-    yield Fact("partitioned", "like the partitions of the topic" if isinstance(node, PhysicalScan) else spread)
+    yield Fact("partitioned", "like the topic" if isinstance(node, PhysicalScan) else spread)
     yield Fact("exchange", _exchange(way, to_sink=isinstance(consumer, PhysicalSink)))
 
 
 def _outcome_values(node: PhysicalNode) -> OutcomeValues:
-    """Return the values of the node's output."""
+    """Return the values that describe the node's output, in machine-readable form."""
     traits = node.traits
     return OutcomeValues(
         column_values(node.calc.output),

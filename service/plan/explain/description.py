@@ -1,8 +1,8 @@
-"""The description of a plan: the one form from which text, JSON, Mermaid and HTML are written.
+"""The description of a plan, from which text, JSON, Mermaid and HTML are rendered.
 
 A description is a tree of steps from the sink down to the topics. A step has a title, facts, the state that it keeps,
-and the way its rows take to the next step. Everything is there twice: in words for people, and as values for programs
-(`explain.values`).
+and the path of its rows to the next step. Everything is described twice: in words for people, and as values for
+programs (`explain.values`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ class Fact:
 
 @dataclass(frozen=True)
 class StepState:
-    """State of a step: rows that it keeps.
+    """Rows that a step keeps as state.
 
     - `name`: the operator's name for the state. `of`: where the rows come from.
     - `layout`: how the rows are kept. `reason`: why, or None if the reason is obvious.
-    - `ttl_ms`: milliseconds after the last change until a row expires; None for never. `kept` says the same in words.
-    - `order`: says that changes count in their order of arrival; empty if they do not.
+    - `ttl_ms`: the milliseconds after its last change at which a row expires; None for never. `kept` says the same in
+      words.
+    - `order`: text saying that changes count in order of arrival; empty if their order does not matter.
     - `endless`: whether the state grows without bound, so that a TTL would help.
     """
 
@@ -54,16 +55,16 @@ class StepState:
 
     @property
     def sentence(self) -> str:
-        """The whole state in words."""
+        """A sentence that describes the whole state."""
         because = f", because {self.reason}" if self.reason else ""
         return f"{self.of}: {self.layout}{because}; {self.kept}{'; ' if self.order else ''}{self.order}"
 
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """Description of a node of a physical plan, independent of its consumer.
+    """The description of a physical plan node, independent of its consumer.
 
-    For programs, `values` has the content of the title, and `details` the content of the facts.
+    `values` and `details` contain the same information as the title and the facts, for programs.
     """
 
     kind: str
@@ -83,14 +84,14 @@ class Way:
     role: Annotated[
         Role, "the role of the rows in the next step; `fact`: the facts that a NOT IN needs about its whole right side"
     ]
-    how: Annotated[How, "whether they are shuffled"]
-    by: Annotated[Sequence[str], "the columns by which they are shuffled; empty if they all go to one shard"]
+    how: Annotated[How, "whether the rows are shuffled"]
+    by: Annotated[Sequence[str], "the columns by which rows are shuffled; empty if all rows go to one shard"]
     mode: str
     first_step: Annotated[
         FirstStep | None, "what each task does with its rows before they are shuffled; null if nothing"
     ] = None
     spread_over: Annotated[
-        int | None, "the number of shards over which the rows of one key are spread; null if one"
+        int | None, "the number of shards over which rows with the same key are spread; null if one"
     ] = None
     copied_to: Annotated[int | None, "the number of shards to which each row is copied; null if one"] = None
 
@@ -104,9 +105,9 @@ class Way:
 
 @dataclass(frozen=True)
 class Step:
-    """A node of the plan, as its consumer sees it.
+    """A plan node from the point of view of its consumer.
 
-    `stage` is the number of the stage that the step runs in, counted from the topics; None for steps without state.
+    `stage` is the number of the stage in which the step runs, counted from the topics; None for steps without state.
     `same_as` is the sink and the name under which the same step has already been described. That step and all steps
     below it exist only once.
     """
@@ -123,7 +124,7 @@ class Step:
     same_as: tuple[str, str] | None = None
 
     def value(self, key: str) -> Any:
-        """Return the value of one of the keys of `values`."""
+        """Return the value of `key`, which any of `values` may contain."""
         return next(getattr(each, key) for each in self.values if hasattr(each, key))
 
     def walk(self) -> Iterator[Step]:
@@ -135,7 +136,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Description:
-    """The plan of one sink, with the sink as its root. `sql` is its query as the user wrote it, empty if not known."""
+    """The plan of one sink, with the sink as its root. `sql` is the query as the user wrote it; empty if unknown."""
 
     root: Step
     advice: tuple[Advice, ...]

@@ -1,6 +1,6 @@
-"""Replaces names that the planner generates by words: `last time of window_start` for `window_start#last`.
+"""Replaces names that the planner generates with words: `last time of window_start` for `window_start#last`.
 
-Generated names contain a `#`, so no query can use them. Programs get them unchanged, in values.
+Generated names contain a `#`, so no query can use them. They remain unchanged in values for programs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a plan describes hot keys: keys with very many rows."""
+"""Descriptions of hot keys for `explain`. A hot key is a key with very many rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.plan.explain.values import ABSENT
 def spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
     """Return the inputs that the hint SKEW could spread: those with several rows per key.
 
-    Empty if a side is spread already.
+    If an input is already spread, the list is empty.
     """
     sides = (join.left, join.left_input), (join.right, join.right_input)
     if any(salted(node) for node, _ in sides):
@@ -26,19 +26,19 @@ def spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
 
 
 def salted(node: PhysicalNode) -> bool:
-    """Return whether the rows of one key are spread over several shards already."""
+    """Return whether rows with the same key are already spread over several shards."""
     return node.calc.key.salt is not None
 
 
 def spreadable_values(nodes: Sequence[PhysicalNode]) -> Any:
-    """Return the names by which the hint SKEW refers to these inputs, in machine-readable form."""
+    """Return the names by which the hint SKEW refers to these inputs; `ABSENT` if there are none."""
     return [alias(node) or called(node) for node in nodes if not salted(node)] or ABSENT
 
 
 def hot_keys(nodes: Sequence[PhysicalNode], how: str) -> Iterator[Fact]:
-    """Yield a fact about inputs in which one hot key can make a single task process the whole batch.
+    """Yield a fact about inputs in which a hot key can make a single task process the whole batch.
 
-    The fact has the hint to write.
+    The fact includes the hint to write.
     """
     if spread := [(alias(node), called(node)) for node in nodes if not salted(node)]:
         hints = (f"SKEW('{name}') spreads {of}" if name else f"SKEW with its alias spreads {of}" for name, of in spread)

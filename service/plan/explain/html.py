@@ -1,6 +1,6 @@
 """Renders descriptions as one self-contained HTML page: the tree of each sink, its SQL, and advice.
 
-Other pages embed the tree with `tree`, and add to each step their own content.
+Other pages embed the tree with `tree` and add their own content to each step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = {
     "asof_join": "as-of join",
     "stamp": "processing time",
 }
-"""Display names of step kinds that differ from the kind."""
+"""The display names of step kinds whose display name differs from the kind."""
 _MODES = {"append": "+I", "retract": "+I -U +U -D", "upsert": "+I +U -D"}
 _SQL = re.compile(
     r"(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<string>'(?:[^'\\]|\\.|'')*')|(?P<number>\b\d[\d.]*\b)"
@@ -44,16 +44,16 @@ ICON = "data:image/svg+xml," + quote(
 """The icon of every page, embedded in the page: a plus and a minus, for rows inserted and retracted."""
 
 Beside = Callable[[Step], str]
-"""Returns HTML that a page shows with a step in addition to its plan."""
+"""A function that returns additional HTML for a step."""
 
 
 def style() -> str:
-    """Return the style sheet for everything that this module draws."""
+    """Return the style sheet for everything that this module renders."""
     return (resources.files("rowkind.service.plan.explain") / "plan.css").read_text()
 
 
 def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription], *, runs: bool = False) -> str:
-    """Return the page. If the job `runs`, the page links back to its status."""
+    """Return the plans of these queries as an HTML page. If `runs` is set, it links to the job's status page."""
     descriptions = [each for query in queries for each in query.sinks]
     template = Template((resources.files("rowkind.service.plan.explain") / "page.html").read_text())
     names = [each.root.name for each in descriptions]
@@ -92,9 +92,9 @@ def _plan(description: Description) -> str:
 
 
 def tree(description: Description, beside: Beside | None = None) -> str:
-    """Return the steps of a sink as a tree down to its tables.
+    """Return a sink's steps as an HTML tree, down to the tables.
 
-    If `beside` adds content to steps, plan details are folded.
+    If `beside` is set, it adds content to each step, and plan details are folded.
     """
     about: dict[str, int] = {}
     for each in description.advice:
@@ -114,7 +114,7 @@ def _linked(root: str, advice: Advice) -> str:
     about = escape(advice.about)
     link = f'<a href="#{anchor(root, advice.about)}">{about}</a>'
     text = _code(advice.text)
-    # A sink may have any name, even that of a word in the text.
+    # A sink may have any name, including a word that occurs in the text.
     words = re.compile(rf"\b{re.escape(about)}\b")
     if advice.about == root or not words.search(text):
         return f"{link}: {text}"
@@ -122,7 +122,7 @@ def _linked(root: str, advice: Advice) -> str:
 
 
 def _code(text: str) -> str:
-    """Return the text as HTML, with code between backticks."""
+    """Return the text as HTML, with text between backticks marked as code."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
@@ -132,7 +132,7 @@ def _step(step: Step, root: str, about: Mapping[str, int], beside: Beside | None
     stage = f'<span class="stage">stage {step.stage}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
     kind = _WORDS.get(step.kind, step.kind.replace("_", " "))
-    # A step that has been drawn under this name already has no anchor of its own, but links to the first one.
+    # A step that has already been drawn under this name has no anchor, but links to its first occurrence.
     place = f' id="{anchor(root, step.name)}"' if step.same_as != (root, step.name) else ""
     planned = f"{_states(step)}<dl>{''.join(map(_fact, _shown(step)))}</dl>"
     if beside is not None:
@@ -152,7 +152,7 @@ def _same(step: Step) -> str:
 
 
 def _shown(step: Step) -> Iterator[Fact]:
-    # The way is drawn on the line to the next step, and the stage next to the name.
+    # These facts are drawn elsewhere: the exchange on the line to the next step, and the stage next to the name.
     return (fact for fact in step.facts if fact.label not in ("exchange", "same as", "stage"))
 
 
@@ -176,7 +176,7 @@ def _state(state: StepState) -> str:
 def _way(step: Step) -> str:
     """Return the label of the line to the next step.
 
-    The rows of a union are moved by its inputs, not by the union itself.
+    A union does not move rows itself: each of its inputs does.
     """
     way = step.way
     if way is None:

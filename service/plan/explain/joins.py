@@ -1,4 +1,4 @@
-"""How a plan describes joins and lookups."""
+"""Descriptions of joins and lookups for `explain`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _pairs(node: PhysicalJoin | PhysicalLookup) -> list[str]:
 
 
 def _times(node: PhysicalLookup) -> list[str]:
-    """Return the comparison between the times of the two sides."""
+    """Return the comparison between the times of the two sides; an empty list if times do not matter."""
     match = node.match
     return [] if match is None else [f"{show(resolved(match.left))} {match.comparison} {show(resolved(match.right))}"]
 
@@ -83,7 +83,7 @@ def _join_facts(node: PhysicalJoin) -> Iterator[Fact]:
         yield Fact(f"reads {name}", text)
     if node.placed:
         yield Fact("not as written", node.placed)
-    yield from hot_keys(spreadable(node), "all rows of a key are in one shard")
+    yield from hot_keys(spreadable(node), "all rows with the same key are in one shard")
 
 
 def _join_state(node: PhysicalJoin) -> Iterator[StepState]:
@@ -91,8 +91,7 @@ def _join_state(node: PhysicalJoin) -> Iterator[StepState]:
         if chosen.remade:
             continue
         layout, reason = _layout(below, chosen)
-        # The right side keeps every row: once a row had expired, the operator could not know whether it was among the
-        # values.
+        # The right side keeps every row: if a row expired, the operator would no longer know that its value was there.
         whole, ttl = node.kind in ("not in", "in") and name == "right", chosen.ttl_ms
         alive, kept = comes_alive(below), f"indefinitely: {node.kind.upper()} needs all of them"
         kept = kept if whole and not alive else for_long(ttl, below, chosen.closing)
@@ -164,13 +163,12 @@ def _join_advice(node: PhysicalJoin) -> Iterator[Advice]:
         )
         yield Advice(node.node, "no equal key", text)
     if node.facts:
-        negated, effect = ("NOT ", "empties the result") if node.kind == "not in" else ("", "makes FALSE NULL")
+        negated, effect = ("NOT ", "empties the result") if node.kind == "not in" else ("", "turns FALSE into NULL")
         word = f"{negated}IN"
         text = (
-            f"{node.node} is {word} over columns that may be NULL. A single NULL among {called(node.right)} "
-            f"{effect}, so two counts of all its rows are kept in addition, and all rows are read when one of "
-            f"the counts reaches or leaves 0. {negated}EXISTS avoids this, and so does {word} over columns that "
-            "are NOT NULL."
+            f"{node.node} is {word} over columns that may be NULL. A single NULL in {called(node.right)} {effect}. "
+            "The step therefore also keeps two counts over all its rows, and reads all rows when one of the counts "
+            f"reaches or leaves 0. {negated}EXISTS avoids this, and so does {word} over columns that are NOT NULL."
         )
         yield Advice(node.node, "not in with nulls", text)
     for below, chosen in ((node.left, node.left_input), (node.right, node.right_input)):
@@ -189,10 +187,10 @@ def _lookup_advice(node: PhysicalLookup) -> Iterator[Advice]:
     kept = "one row of each key" if match.looks_back else "only left rows whose next right row has not arrived"
     by_number = family(node.left.calc.output.type(match.left)) == "integer"
     rows, any_ = called(node.right), "number" if by_number else "time"
-    text = f"{node.node} keeps every row of {rows} indefinitely, because a left row of any {any_} may follow."
+    text = f"{node.node} keeps every row of {rows} indefinitely, because a left row with any {any_} may follow."
     if not by_number:
         text += (
             f" If {show(resolved(match.left))} and {show(resolved(match.right))} are times of tables with a "
-            f"`watermark`, it keeps only {kept} from before the watermark."
+            f"`watermark`, the step keeps only {kept} from before the watermark."
         )
     yield Advice(node.node, "no watermark", text)

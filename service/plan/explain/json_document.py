@@ -17,7 +17,7 @@ from rowkind.service.plan.explain.values import Advice, as_json
 
 FORMAT = 1
 PROSE = ("title", "reason", "text")
-"""The keys whose values are sentences. Their wording may change with any release."""
+"""The keys whose values are prose. Their wording may change in any release."""
 JsonObject = Mapping[str, Any]
 
 
@@ -39,7 +39,7 @@ class QueryKeys:
 
     name: Annotated[str, "the query's name"]
     stages: Annotated[int, "the number of its stages, each of which costs a shuffle"]
-    tables: Annotated[Sequence[str], "the tables that it reads, without duplicates"]
+    tables: Annotated[Sequence[str], "the tables that the query reads, without duplicates"]
     sinks: Annotated[Sequence[JsonObject], "the plan of each sink, in the order of the job file"]
 
 
@@ -57,7 +57,7 @@ class StepHead:
 
     name: Annotated[str, "the step's name"]
     kind: Annotated[str, "the step's kind"]
-    title: Annotated[str, "one line about what the step does, in prose"]
+    title: Annotated[str, "what the step does, in one line of prose"]
     stage: Annotated[
         int | None,
         "the stage in which the step runs, from 1; null for scans, unions and sinks, which keep no state",
@@ -75,7 +75,7 @@ class StepTail:
     goes: Annotated[Way | None, "how the step's rows reach the next step; null for a sink"]
     inputs: Annotated[
         Sequence[JsonObject],
-        "the steps whose rows it reads, left before right; empty if they are described at `same_as`",
+        "the steps whose rows the step reads, left before right; empty if they are described at `same_as`",
     ]
 
 
@@ -98,10 +98,10 @@ class StateHead:
 class StateTail:
     """A state."""
 
-    reason: Annotated[str | None, "why its rows are kept in this way, in prose; null if the reason is obvious"]
+    reason: Annotated[str | None, "why the rows are kept in this way, in prose; null if the reason is obvious"]
     ttl_ms: Annotated[
         int | None,
-        "milliseconds after its last change until a row is dropped or retracted; null for never",
+        "the milliseconds after its last change at which a row is dropped or retracted; null for never",
     ]
     by_arrival: Annotated[
         bool, "whether changes are applied in order of arrival, so that the latest change of a key counts"
@@ -109,7 +109,7 @@ class StateTail:
 
 
 def document(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]) -> str:
-    """Return the document with the plans of these queries."""
+    """Return the JSON document with the plans of these queries."""
     whole = DocumentKeys(FORMAT, job, views, list(map(_query, queries)))
     return json.dumps(as_json(whole), indent=2, ensure_ascii=False)
 
@@ -133,5 +133,5 @@ def _state(state: StepState) -> JsonObject:
 
 
 def _object(*parts: Any) -> JsonObject:
-    """Return one object with the keys of all parts."""
+    """Return one JSON object with the keys of all parts."""
     return {name: value for part in parts for name, value in as_json(part).items()}

@@ -1,4 +1,4 @@
-"""How a plan describes row patterns (MATCH_RECOGNIZE)."""
+"""Descriptions of row patterns (MATCH_RECOGNIZE) for `explain`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _title(node: PhysicalMatch) -> str:
 
 
 def _within(node: PhysicalMatch) -> str:
-    """Return the time within which a match must lie, as an INTERVAL; empty if there is no limit."""
+    """Return the maximum duration of a match as an INTERVAL; an empty string if there is no limit."""
     within = node.matching.sought.within
     return "" if within is None else show(interval(within))
 

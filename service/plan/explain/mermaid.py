@@ -37,7 +37,7 @@ def flowchart(queries: Sequence[QueryDescription]) -> str:
 
 
 def _plan(description: Description, prefix: str, margin: str, known: dict[tuple[str, str], str]) -> Iterator[str]:
-    """Yield the lines of one sink; `known` are the nodes of all steps drawn so far, so that none is drawn twice."""
+    """Yield the lines of one sink. `known` maps the steps drawn so far to their nodes, so that none is drawn twice."""
     steps = [step for step in description.root.walk() if step.same_as is None]
     sink = description.root.name
     ids = {id(step): prefix + name for step, name in zip(steps, _ids(steps), strict=True)}
@@ -91,7 +91,7 @@ def _shape(step: Step) -> str:
 
 
 def _edge(below: Step, step: Step) -> str:
-    """Return the label of an edge. Into a union, the label says how rows move; out of it, only their role and mode."""
+    """Return an edge's label: how rows move, or for an edge out of a union only their role and mode."""
     way = below.way
     assert way is not None, "every step except the sink has a next step"
     role = f"{way.role}: " if way.role != "input" and step.kind != "union" else ""
@@ -111,6 +111,6 @@ def _edge(below: Step, step: Step) -> str:
 
 
 def _text(words: str) -> str:
-    """Return text for use between quotes, with Mermaid's escape codes for characters that have a meaning in Mermaid."""
+    """Return text for use between quotes, with Mermaid's escape codes for special characters."""
     codes = {"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
     return "".join(codes.get(each, each) for each in " ".join(words.split()))

@@ -1,4 +1,4 @@
-"""How a plan describes inputs that are made exact, and scalar subqueries whose rows are counted."""
+"""Descriptions, for `explain`, of inputs that are made exact and of scalar subqueries whose rows are counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BACK = ", then it expires and is retracted with everything derived from it"
 
 
 def normalize(node: PhysicalNormalize) -> NodeDescription:
-    """Describe a Normalize: why the input is made exact, or that its rows expire, and which rows are kept."""
+    """Describe a Normalize: the reason why its input is made exact, or that its rows expire, and its state."""
     return NodeDescription(
         "expiry" if node.takes_back else "normalize",
         f"{'unexpired rows' if node.takes_back else 'exact changes'} of {called(node.input)}",
@@ -72,6 +72,6 @@ def _advice(node: PhysicalNormalize) -> Iterator[Advice]:
 
 
 def single_row(node: PhysicalSingleRow) -> NodeDescription:
-    """Describe a SingleRow: which subquery must have at most one row, and that its rows are stored."""
+    """Describe a SingleRow: the subquery that must have at most one row, and its state."""
     kept = rows(node, "its rows", "the subquery must have at most one row", values(node.input, node.state.layout))
     return NodeDescription("single_row", f"at most one row of {node.query}", NO_VALUES, state=(kept,))

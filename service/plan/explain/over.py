@@ -1,4 +1,4 @@
-"""How a plan describes window functions with an order."""
+"""Descriptions of window functions with an order for `explain`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.plan.scalar.scalars import resolved, show
 
 
 def over(node: PhysicalOver) -> NodeDescription:
-    """Describe a window function: its calls, which rows a change affects, and which rows it keeps."""
+    """Describe an Over: its window functions, the rows that a change affects, and the rows that it keeps."""
     calls = [NamedCall(call.name, call.text) for call in node.calls]
     return NodeDescription(
         "over",
@@ -25,7 +25,7 @@ def over(node: PhysicalOver) -> NodeDescription:
 
 
 def _concerned(node: PhysicalOver) -> str:
-    """Return a sentence that says which rows are emitted again when a row changes."""
+    """Return text that says which rows are emitted again when a row changes."""
     frames = [call.frame for call in node.calls]
     if any(each.end is None for each in frames):
         return "affects all rows of its partition, or all rows before it"
@@ -42,7 +42,7 @@ def _state(node: PhysicalOver) -> tuple[StepState, ...]:
 
 
 def _results(node: PhysicalOver) -> StepState:
-    """Return the state if rows arrive in the order of their time."""
+    """Return the state of an Over whose rows arrive in time order."""
     layout = "the last rows" + (" of each partition" if node.partition else "") + " with their results"
     last = rows(node, layout, "rows arrive in order of time", values(node.input, "last rows"))
     kept = last.kept
@@ -54,6 +54,6 @@ def _results(node: PhysicalOver) -> StepState:
 
 
 def _reach(node: PhysicalOver) -> int:
-    """Return the largest distance, in microseconds, between two rows of which one can be in the other's frame."""
+    """Return how many microseconds after its time a row is no longer needed by later rows."""
     frames, ahead = [call.frame for call in node.calls], node.ahead or 0
     return ahead + max(-edge for each in frames for edge in (0, each.start, each.end) if edge is not None)

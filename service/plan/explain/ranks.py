@@ -1,4 +1,4 @@
-"""How a plan describes ranks and deduplications."""
+"""Descriptions of ranks and deduplications for `explain`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _rank(node: PhysicalRank) -> str:
     ranking = node.ranking
     numbers = str(ranking.first) if ranking.first == ranking.last else f"{ranking.first} to {ranking.last}"
     if ranking.last is None:
-        numbers = "of every row" if ranking.first == 1 else f"from {ranking.first} on"
+        numbers = "of every row" if ranking.first == 1 else f"{ranking.first} and above"
     partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
     order = f" ORDER BY {', '.join(node.order)}" if node.order else ""
     names = (
@@ -57,7 +57,7 @@ def _rank(node: PhysicalRank) -> str:
 
 
 def _deduplicate(node: PhysicalRank) -> str:
-    per = f" per {', '.join(node.partition)}" if node.partition else " of all"
+    per = f" per {', '.join(node.partition)}" if node.partition else " overall"
     if len(node.order) != 1:
         by = f" by {', '.join(node.order)}" if node.order else ""
         return f"the first row{by}{per}"
@@ -68,7 +68,7 @@ def _deduplicate(node: PhysicalRank) -> str:
 
 
 def _hot(node: PhysicalRank) -> list[PhysicalNode]:
-    """Return the input if the hint SKEW could spread its partitions; otherwise an empty list."""
+    """Return the input, in a list, if the hint SKEW could spread its partitions; otherwise an empty list."""
     spread = isinstance(node.input, PhysicalRank) and salted(node.input.input)
     return [node.input] if node.ranking.strategy == "retract" and node.ranking.last is not None and not spread else []
 
@@ -115,7 +115,7 @@ def _advice(node: PhysicalRank) -> Iterator[Advice]:
 
 
 def _with_less(node: PhysicalRank) -> str:
-    """Return how a rank that keeps every row could keep fewer rows, or how far it reads on a change."""
+    """Return advice on how the rank could keep or read fewer rows, or how far it reads when a row changes."""
     if node.ranking.last is not None:
         return "Over an append table, it would keep only rows that can still reach the range."
     if node.ranking.settled is not None:

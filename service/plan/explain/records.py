@@ -1,4 +1,4 @@
-"""Describes columns in words and as values."""
+"""Descriptions of columns, in words and as values."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from rowkind.avro.schema import Record
 from rowkind.service.plan.explain.values import NamedColumn
 
 TIED = "\u00a0"
-"""Stands for a space at which no line is broken, so that a column stays on one line with its type."""
+"""A space at which lines are not broken, so that a column stays on one line with its type."""
 
 
 def columns(record: Record) -> str:
-    """Return the columns of a record with their types."""
+    """Return a record's columns with their types, as text."""
     return ", ".join(f"{each.name} {each.type}".replace(" ", TIED) for each in record.fields)
 
 
 def column_values(record: Record) -> list[NamedColumn]:
-    """Return the columns of a record in machine-readable form."""
+    """Return a record's columns with their types, in machine-readable form."""
     return [NamedColumn(each.name, str(each.type)) for each in record.fields]

@@ -1,8 +1,8 @@
 """Renders the plans of a job for people and programs (`rowkind explain`).
 
-For every step, the result shows what it emits: which kinds of changes and under which keys. For a step with state, the
-result shows how the state is laid out, how long rows are kept, and why. The plan is described once, and each format is
-written from that description.
+For every step, the output shows which kinds of changes it emits and under which keys. For a step with state, the output
+shows how the state is laid out, how long rows are kept, and why. The plan is described once, and every format is
+rendered from that description.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Format = Literal["text", "json", "mermaid", "html"]
 
 
 def explain(sinks: Sequence[PhysicalSink], name: str = "main") -> str:
-    """Return the plans of a query as trees in text, each followed by its advice."""
+    """Return a query's plans as text trees, each followed by its advice."""
     return text([with_display_names(describe(name, sinks))])
 
 
 def render(job: Job, queries: Mapping[str, Sequence[PhysicalSink]], form: Format) -> str:
-    """Return the plans of all queries of a job as one document."""
+    """Return the plans of all queries of a job as one document in the format `form`."""
     sqls = {name: sink.sql for name, sink in job.sinks.items()}
     descriptions = [with_display_names(describe(name, sinks, sqls)) for name, sinks in queries.items()]
     match form:

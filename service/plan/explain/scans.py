@@ -1,4 +1,4 @@
-"""How a plan describes scans of tables, and unions."""
+"""Descriptions of table scans and unions for `explain`."""
 
 from __future__ import annotations
 

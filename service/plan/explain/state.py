@@ -1,4 +1,4 @@
-"""Describes the rows that a step keeps: whose rows they are, in which order changes count, and how long they stay."""
+"""Descriptions of the rows that a step keeps: where they come from, how changes are ordered, and how long they stay."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def called(node: PhysicalNode) -> str:
 
 
 def alias(node: PhysicalNode) -> str:
-    """Return the alias by which a hint in the same SELECT refers to an operator's input; empty if it is not a table."""
+    """Return the alias by which a hint refers to an operator's input; an empty string if the input is not a table."""
     below = _origin(node)
     return below.alias.rpartition(".")[2] if isinstance(below, PhysicalScan) else ""
 
 
 def _origin(node: PhysicalNode) -> PhysicalNode:
-    """Return the input as the query has it: a Normalize stands for its table."""
+    """Return the node that the user wrote as this input: for a Normalize, the node below it."""
     return _origin(node.input) if isinstance(node, PhysicalNormalize) else node
 
 
 def values(
     node: PhysicalNode, layout: StateLayout, closing: Closing | None = None, sub_key: Any = ABSENT, calls: Any = ABSENT
 ) -> StateValues:
-    """Return which rows are kept and how, in machine-readable form."""
+    """Return a machine-readable description of which rows are kept and how."""
     below = _origin(node)
     of = below.source.table if isinstance(below, PhysicalScan) else below.node
     closes = ABSENT
@@ -46,7 +46,7 @@ def values(
 
 
 class _WithState(Protocol):
-    """An operator over one input whose rows it stores."""
+    """An operator that stores the rows of its only input."""
 
     @property
     def input(self) -> PhysicalNode: ...
@@ -61,9 +61,9 @@ def rows(
     shown: StateValues,
     closing: Closing | None = None,
 ) -> StepState:
-    """Describe the rows of an operator with one input.
+    """Describe the rows that an operator with one input keeps.
 
-    `closing` replaces the input's own condition for dropping rows.
+    `closing`, if given, replaces the input's own rule for evicting rows.
     """
     state = node.state
     ttl, endless = state.ttl_ms, state.ttl_ms is None and state.closing is None and not comes_alive(node.input)
@@ -72,12 +72,12 @@ def rows(
 
 
 def equal_ones(chosen: PhysicalInput) -> str:
-    """Return how equal rows are kept. With a TTL, they are kept one by one, since each expires by its own age."""
+    """Return how equal rows are kept. With a TTL they are kept individually, because each row expires separately."""
     return "counted" if chosen.ttl_ms is None else "kept individually"
 
 
 def by(clock: Clock) -> str:
-    """Return the clock or watermark by which time passes, for use in a sentence."""
+    """Return a phrase for the clock: `the clock`, or the watermark of its tables."""
     tables = [table for table, _ in clock.tables]
     which = {0: "the clock", 1: "the watermark of ", 2: "the lesser watermark of "}.get(
         len(tables), "the least watermark of "
@@ -86,24 +86,24 @@ def by(clock: Clock) -> str:
 
 
 def moment(time: ColumnTime) -> str:
-    """Return the time of a row, for use in a sentence."""
-    # Whether a watermark has reached a time or passed it is a difference of 1 microsecond, which is not shown.
+    """Return a phrase for the time of a row, such as `placed + 1h`."""
+    # Whether a watermark has reached or passed a time is a difference of 1 microsecond, which is not shown.
     later = (time.later_us + 500) // 1000
     return time.column.rpartition(".")[2] + (f" + {show(later)}" if later > 0 else f" - {show(-later)}" * (later < -1))
 
 
 def until(clock: Clock, time: ColumnTime) -> str:
-    """Return how long a row is kept if its own time decides."""
+    """Return a phrase for how long a row is kept if a time in the row decides."""
     return f"each until {by(clock)} passes {moment(time)}"
 
 
 def is_evicted(closing: Closing | None) -> bool:
-    """Return whether a watermark drops rows, and does not only decide which rows are late."""
+    """Return whether a watermark evicts rows instead of only deciding which rows are late."""
     return closing is not None and closing.kept is not None
 
 
 def comes_alive(node: PhysicalNode) -> bool:
-    """Return whether all rows from which an input is derived are retracted when they expire."""
+    """Return whether all source rows of an input are retracted when they expire."""
     if isinstance(node, PhysicalNormalize) and node.takes_back:
         return True
     if isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions:
@@ -112,7 +112,7 @@ def comes_alive(node: PhysicalNode) -> bool:
 
 
 def for_long(ttl_ms: int | None, below: PhysicalNode, closing: Closing | None = None) -> str:
-    """Return how long rows of an input are kept."""
+    """Return a phrase for how long an input's rows are kept."""
     if closing is not None and closing.kept is None:
         late = f"late once {by(closing.clock)} passes {moment(closing.late)}"
         return f"indefinitely, because no condition limits how much later a match may be; {late}"
@@ -127,7 +127,7 @@ def for_long(ttl_ms: int | None, below: PhysicalNode, closing: Closing | None = 
 
 
 def order(chosen: PhysicalInput) -> str:
-    """Return whether changes count in their order of arrival; empty if they do not."""
+    """Return text saying that changes count in order of arrival; an empty string if their order does not matter."""
     if not chosen.by_seq:
         return ""
     keyed = chosen.layout != "multiset"

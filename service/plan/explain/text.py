@@ -12,7 +12,7 @@ _LABEL = 15
 
 
 def text(queries: Sequence[QueryDescription]) -> str:
-    """Return the plans of all sinks. If there are several sinks, a line about each query precedes its plans."""
+    """Return the plans of all sinks as text. If there are several sinks, a line about each query precedes its plans."""
     parts: list[str] = []
     for query in queries:
         if len(query.sinks) > 1 or len(queries) > 1:
@@ -22,7 +22,7 @@ def text(queries: Sequence[QueryDescription]) -> str:
 
 
 def _plan(description: Description) -> str:
-    """Return the plan of one sink."""
+    """Return the plan of one sink as text."""
     root = description.root
     lines = [f"sink {root.name}: {root.title}", *_facts("│ ", root)]
     lines += _tree(root.inputs[0], "└─ ", "   ")
@@ -58,7 +58,7 @@ def _before_outcome(step: Step) -> int:
 
 
 def _wrapped(first: str, rest: str, words: str) -> list[str]:
-    """Return the text in lines of a readable width, broken only at spaces outside of names and types."""
+    """Break text into lines of a readable width, but not at spaces inside names and types."""
     lines, line = [], first
     for number, word in enumerate(words.split(" ")):
         if len(line) + len(word) + 1 > _WIDTH and number and line.strip("│ ") and line != rest:

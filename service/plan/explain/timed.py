@@ -1,4 +1,4 @@
-"""How a plan describes sessions, temporal filters and processing-time stamps."""
+"""Descriptions of sessions, temporal filters and processing-time stamps for `explain`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _session_state(node: PhysicalSession) -> StepState:
 
 
 def temporal_filter(node: PhysicalTemporalFilter) -> NodeDescription:
-    """Describe a temporal filter: from when and until when a row is in the result, and which rows are buffered."""
+    """Describe a temporal filter: when a row is in the result, and which rows are buffered."""
     begins, ends = (ABSENT if at is None else moment(at) for at in (node.begins, node.ends))
     return NodeDescription(
         "temporal_filter",
@@ -49,7 +49,7 @@ def temporal_filter(node: PhysicalTemporalFilter) -> NodeDescription:
 
 
 def _passing(node: PhysicalTemporalFilter) -> str:
-    """Return the sentence that says from when and until when rows are in the result."""
+    """Return text that says from when and until when rows are in the result."""
     when = " in order of time, each when" if node.whole else " from when"
     when = f" in order of {', '.join(node.order)}, each when" if node.order else when
     begins = "" if node.begins is None else f"{when} {by(node.clock)} passes {moment(node.begins)}"
@@ -60,9 +60,9 @@ def _passing(node: PhysicalTemporalFilter) -> str:
 
 def _waiting(node: PhysicalTemporalFilter) -> StepState:
     begins, ends = (None if each is None else moment(each) for each in (node.begins, node.ends))
-    layout = "rows whose time has not come, in order of time"
+    layout = "rows whose time has not been reached, in order of time"
     if ends is not None:
-        layout = "rows whose time is not over, in order of the end of their time"
+        layout = "rows whose end time has not been reached, in order of end time"
     kept = f"each until {by(node.clock)} passes {ends or begins}"
     return StepState("agenda", values(node.input, "timed"), called(node.input), layout, None, None, kept)
 
@@ -70,7 +70,7 @@ def _waiting(node: PhysicalTemporalFilter) -> StepState:
 def _advice(node: PhysicalTemporalFilter) -> Iterator[Advice]:
     if node.order:
         text = (
-            f"{node.node} puts all rows into one order, so they are in one shard: one task processes them, and "
+            f"{node.node} puts all rows into one order, so all rows are in one shard: one task processes them, and "
             "one task writes them. In a topic with several partitions, each partition is in order."
         )
         yield Advice(node.node, "one shard", text)

@@ -1,4 +1,4 @@
-"""The values of a plan for programs: the keys of the JSON document, each documented where it is declared.
+"""The values that describe a plan to programs: the keys of the JSON document, each documented where it is declared.
 
 `python -m tests.plan` writes docs/reference/plan-document.md from these declarations. Once released, a key does not
 change; other keys may be added.
@@ -54,13 +54,13 @@ AdviceCode = Literal[
 
 @cache
 def documented(of: Any) -> Mapping[str, Any]:
-    """Return the documented keys of a class, with their types: the fields that are `Annotated`."""
+    """Return a class's documented keys, which are its `Annotated` fields, with their types."""
     hints = get_type_hints(of, include_extras=True)
     return {each.name: hints[each.name] for each in fields(of) if get_origin(hints[each.name]) is Annotated}
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as JSON: an object has the documented keys, except those that are `ABSENT`."""
+    """Return a value in JSON form. An object has its documented keys, except those whose value is `ABSENT`."""
     if hasattr(value, "__dataclass_fields__"):
         found = {name: getattr(value, name) for name in documented(value.__class__)}
         return {name: as_json(each) for name, each in found.items() if each is not ABSENT}
@@ -112,7 +112,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class Closes:
-    """When rows are dropped from state because time has passed them."""
+    """When a clock evicts rows from state."""
 
     clock: Annotated[str, "the tables whose watermark decides, or `the clock`, which is the time of the batches"]
     at: Annotated[str, "the time of a row that the watermark or clock must pass"]
@@ -122,17 +122,17 @@ class Closes:
 class StateValues:
     """Rows that a step keeps as state."""
 
-    of: Annotated[str, "the table or the step that the rows come from"]
+    of: Annotated[str, "the table or step from which the rows come"]
     layout: Annotated[
         StateLayout,
         "`unique key`: rows by key and sub_key; `multiset`: equal rows counted, or with a ttl kept "
         "individually; `timed`: in order of time, until their time is reached; `values`: all distinct values of "
-        "its calls; `views`: the views of the job's functions; `top rows`: from 1 to the rank's last; `every "
-        "row`, `last rows`: of a partition, in order; `versions`: all rows that a key has had; `begun`: all "
-        "rows since the first that may begin a match; `facts`: about all rows, on every shard",
+        "the calls; `views`: the views of the job's functions; `top rows`: up to the rank's last number; `every "
+        "row`, `last rows`: rows of a partition, in order; `versions`: all rows that a key has had; `begun`: all "
+        "rows since the first one that may begin a match; `facts`: facts about all rows, on every shard",
     ]
-    closes: Annotated[Closes, "the watermark that evicts its rows"] = ABSENT
-    sub_key: Annotated[Sequence[str], "the columns that distinguish rows of one key"] = ABSENT
+    closes: Annotated[Closes, "the watermark that evicts the rows"] = ABSENT
+    sub_key: Annotated[Sequence[str], "the columns that distinguish rows with the same key"] = ABSENT
     calls: Annotated[Sequence[str], "the calls for which the values are kept"] = ABSENT
 
 
@@ -176,7 +176,7 @@ class ScanValues(StepValues):
 
 @dataclass(frozen=True)
 class ScanDetails(StepValues):
-    """More about a table, where a plan reads it first."""
+    """More about a table, at the first scan of it in a plan."""
 
     reads: Annotated[Sequence[NamedColumn], "the columns that are read"]
     values: Annotated[TopicFormat, "the format of the topic's values, if not framed Avro"] = ABSENT
@@ -197,8 +197,8 @@ class JoinDetails(StepValues):
     """More about a join."""
 
     condition: Annotated[str, "the condition on matches in addition to the keys"] = ABSENT
-    remade: Annotated[Sequence[str], "the inputs whose rows it recomputes from the state of the step below"] = ABSENT
-    reason: Annotated[str, "why the join was moved from its place in the query, in prose"] = ABSENT
+    remade: Annotated[Sequence[str], "the inputs whose rows are recomputed from the state of the step below"] = ABSENT
+    reason: Annotated[str, "why the join was moved from its position in the query, in prose"] = ABSENT
     spreadable: Annotated[Sequence[str], "the inputs whose hot keys the hint SKEW can spread"] = ABSENT
 
 
@@ -208,7 +208,7 @@ class LookupValues(StepValues):
 
     join: Annotated[Literal["left", "inner"], "whether a left row without a match is in the result"]
     on: Annotated[Sequence[str], "the equal keys, and the comparison of times"]
-    versions: Annotated[bool, "whether its right side is a table with a key, whose rows are versions"]
+    versions: Annotated[bool, "whether the right side is a table with a key, whose rows are versions"]
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class AggregateValues(StepValues):
 class FactValues(StepValues):
     """An aggregate over the right side of a NOT IN."""
 
-    fact: Annotated[Literal["rows", "nulls"], "whether it looks for rows or for NULLs"]
+    fact: Annotated[Literal["rows", "nulls"], "whether the step looks for rows or for NULLs"]
 
 
 @dataclass(frozen=True)
@@ -233,9 +233,9 @@ class RankValues(StepValues):
     function: Annotated[RankFunction, "the function that ranks the rows"]
     first: Annotated[int, "the first number that is kept"]
     last: Annotated[int | None, "the last number that is kept, null if there is no upper bound"]
-    ties: Annotated[Ties, "which of equal rows is ranked first, by arrival"]
+    ties: Annotated[Ties, "which of several tied rows comes first, by order of arrival"]
     number: Annotated[str | None, "the column with the function's number; null if no step reads it"]
-    numbers: Annotated[Sequence[NumberColumn], "the columns with numbers, if some are by other functions"]
+    numbers: Annotated[Sequence[NumberColumn], "all columns with numbers, if other functions number the rows too"]
     partition_by: Annotated[Sequence[str], "the partition columns"]
     order_by: Annotated[Sequence[str], "the order; `arrival` for the order of arrival"]
 
@@ -276,7 +276,7 @@ class OverValues(StepValues):
 class MatchValues(StepValues):
     """A row pattern."""
 
-    pattern: Annotated[str, "the pattern, as written"]
+    pattern: Annotated[str, "the pattern as the user wrote it"]
     all_rows: Annotated[bool, "whether all rows of each match are emitted, or one row"]
     within: Annotated[str, "the maximum length of a match"]
     partition_by: Annotated[Sequence[str], "the partition columns"]
@@ -301,11 +301,11 @@ class NormalizeDetails(StepValues):
 
 @dataclass(frozen=True)
 class TemporalFilterValues(StepValues):
-    """A temporal filter, which passes rows by their time."""
+    """A temporal filter."""
 
     clock: Annotated[str, "the tables whose watermark decides, or `the clock`, which is the time of the batches"]
-    begins: Annotated[str, "the time of a row from which it is in the result"] = ABSENT
-    ends: Annotated[str, "the time of a row until which it is in the result"] = ABSENT
+    begins: Annotated[str, "the time from which a row is in the result"] = ABSENT
+    ends: Annotated[str, "the time until which a row is in the result"] = ABSENT
     order_by: Annotated[Sequence[str], "the order in which rows are emitted"] = ABSENT
 
 
@@ -318,7 +318,7 @@ class ExpandValues:
     filter: Annotated[str, "the condition on the rows that are expanded"] = ABSENT
     elements_where: Annotated[
         str,
-        "the condition of LEFT JOIN on elements; other elements are ignored",
+        "the condition of a LEFT JOIN on elements; elements that do not satisfy it are ignored",
     ] = ABSENT
 
 
@@ -334,7 +334,7 @@ class CalcValues(StepValues):
     filter_deletes: Annotated[bool, "true if a row that fails the filter becomes a delete of its key"] = ABSENT
     drops_null_keys: Annotated[
         bool,
-        "true if rows with a NULL in the next step's key are dropped: they match nothing",
+        "true if rows with a NULL in the next step's key are dropped, because they match nothing",
     ] = ABSENT
     digested: Annotated[
         bool,
@@ -343,7 +343,7 @@ class CalcValues(StepValues):
     computes: Annotated[Mapping[str, str], "the columns that are computed, each with its expression"] = ABSENT
     functions: Annotated[
         Mapping[str, str],
-        "the functions of the job that are called, and where each is defined",
+        "the job functions that are called, and where each is defined",
     ] = ABSENT
 
 
@@ -358,7 +358,7 @@ class OutcomeValues(StepValues):
         bool,
         "whether the step emits TTL refreshes, because a step downstream has a TTL",
     ]
-    unique_keys: Annotated[Sequence[Sequence[str]], "sets of columns that identify at most one row"]
+    unique_keys: Annotated[Sequence[Sequence[str]], "sets of columns that each identify at most one row"]
     upsert_key: Annotated[Sequence[str], "the columns by which updates stay in order"] = ABSENT
     partition_key: Annotated[
         Sequence[str],

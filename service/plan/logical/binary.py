@@ -1,4 +1,4 @@
-"""Operators over two inputs."""
+"""Logical operators with two inputs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rowkind.service.plan.logical.node import LogicalBinary
 
 @dataclass(frozen=True)
 class LogicalJoin(LogicalBinary):
-    """A join of rows that agree in all keys and satisfy the condition. Outer joins also emit null-padded rows.
+    """A join of rows that have equal keys and satisfy the condition. Outer joins also emit null-padded rows.
 
-    A semi or anti join, or a NOT IN, emits left rows only, although `condition` reads both sides. NOT IN has one key
-    and no condition. A mark join emits all left rows, with `answer`, the match flag. The kind "in" is like NOT IN, but
-    emits all left rows with a flag that is NULL where IN is NULL. `at` is the JOIN in the SQL. `placed`: why the join
-    is not where the SQL has it.
+    A semi join, anti join or NOT IN emits only left rows, although `condition` reads both sides. NOT IN has one key and
+    no condition. A mark join emits all left rows, with the match flag in the column `answer`. The kind "in" resembles
+    NOT IN, but emits all left rows, with a flag that is NULL where IN is NULL. `at` is the JOIN in the SQL. `placed`
+    says why the join is not where the user wrote it.
     """
 
     kind: PhysicalJoinKind
@@ -51,17 +51,17 @@ class LogicalJoin(LogicalBinary):
 
     @property
     def counts_right(self) -> bool:
-        """Whether the result depends on whether the right side has any rows, and any NULLs."""
+        """Whether the result depends on whether the right side has any rows or any NULLs."""
         return self.kind in ("not in", "in")
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return append for an inner or semi join of append inputs, else retract."""
+        """Return `append` for an inner or semi join of append inputs, otherwise `retract`."""
         only_added = self.kind in ("inner", "semi")
         return "append" if only_added and all(each == "append" for each in below) else "retract"
 
     @property
     def changes(self) -> str:
-        """Why rows change."""
+        """The reason why emitted rows may change."""
         if self.kind in ("anti", "not in"):
             return "an unmatched row is retracted when a match arrives"
         if self.keeps_left:
@@ -71,11 +71,12 @@ class LogicalJoin(LogicalBinary):
 
 @dataclass(frozen=True)
 class LogicalLookup(LogicalBinary):
-    """A lookup join: each left row with right rows that agree in all keys.
+    """A lookup join, which combines each left row with right rows that have equal keys.
 
-    With `match`, a left row finds at most one right row, the nearest in time. Without it, a left row finds all right
-    rows that are there when it arrives, and the result is not revised. `pads`: a left row that finds nothing is emitted
-    null-padded. `condition` holds equalities, which become keys. `at` is the JOIN in the SQL.
+    With `match`, a left row finds at most one right row, the nearest in time. Without `match`, a left row finds all
+    right rows that are present when it arrives, and the result is never revised. If `pads` is set, a left row that
+    finds nothing is emitted null-padded. `condition` contains equalities, which become keys. `at` is the JOIN in the
+    SQL.
     """
 
     match: TimeMatch | None
@@ -83,14 +84,17 @@ class LogicalLookup(LogicalBinary):
     at: exp.Expr = field(metadata=ASIDE)
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return append for a lookup by arrival from an append input, whose results are never revised, else retract."""
+        """Return `append` for a lookup by arrival from an append input, otherwise `retract`.
+
+        The results of a lookup by arrival are never revised.
+        """
         return "append" if self.match is None and below[0] == "append" else "retract"
 
     @property
     def changes(self) -> str:
-        """Why rows change."""
+        """The reason why emitted rows may change."""
         return "a late row may be nearer in time than the current match"
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
-        """Return all columns of the left input: which right row is found depends on all right rows."""
+        """Return all columns of the left input. Right rows cannot be filtered, because all of them decide the match."""
         return below

@@ -1,4 +1,4 @@
-"""Nodes without state: scans, filters, projections, expands, unions, and windows as written in the SQL."""
+"""Logical nodes without state: scans, filters, projections, expands, unions, and windows as in the SQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from rowkind.service.plan.view import View
 
 @dataclass(frozen=True)
 class LogicalScan(LogicalNode):
-    """A table under an alias, with the columns `used`; also `ROW_DIGEST` if `digested`, and `ARRIVAL` if `numbered`."""
+    """A scan of a table under an alias, with the columns `used`.
+
+    If `digested` is set, the scan also emits the column `ROW_DIGEST`; if `numbered` is set, the column `ARRIVAL`.
+    """
 
     path: str
     source: SourceTable
@@ -29,54 +32,58 @@ class LogicalScan(LogicalNode):
     numbered: bool = False
 
     def name(self, column: str) -> str:
-        """Return the name of a column of the table in the plan."""
+        """Return the plan's name for one of the table's columns."""
         return f"{self.path}.{column}"
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Return the mode of the table."""
+        """Return the table's mode."""
         return self.source.mode
 
     @property
     def changes(self) -> str:
-        """Why its rows change."""
+        """The reason why emitted rows may change."""
         return f"{self.source.table} has mode {self.source.mode}, so its rows may be updated or deleted"
 
 
 @dataclass(frozen=True)
 class LogicalFilter(LogicalCalc):
-    """The rows for which all conjuncts are true."""
+    """A filter that passes the rows for which all conjuncts are true."""
 
     conjuncts: tuple[exp.Expr, ...]
 
 
 def filtered(node: LogicalNode, conjuncts: Iterable[exp.Expr]) -> LogicalNode:
-    """Return a node with a filter above it; the node itself if there are no conjuncts."""
+    """Return the node with a filter above it; the node itself if there are no conjuncts."""
     kept = tuple(conjuncts)
     return LogicalFilter(node, kept) if kept else node
 
 
 @dataclass(frozen=True)
 class LogicalProject(LogicalCalc):
-    """One column per output, by name. `view` is set if the projection is the SELECT list of a view."""
+    """A projection with one named column per output. `view` is set if the projection is the SELECT list of a view."""
 
     outputs: Mapping[str, exp.Expr]
     view: View | None = None
 
     @property
     def stands(self) -> bool:
-        """Whether it is a view that is planned on its own: nothing from above is pushed into it."""
+        """Whether the projection is a view that is planned separately, so that nothing is pushed down into it."""
         return self.view is not None and self.view.kept is not None
 
 
 @dataclass(frozen=True)
 class LogicalExpand(LogicalCalc):
-    """The input's rows, each repeated for each element of its `array`, an array or a map, with that element added.
+    """An expand, which repeats each input row for each element of its `array` and adds the element to the row.
 
-    `elements` maps added columns to parts of an element. Part 0 is the element itself, the key of a map, or the first
-    field if `inline` splits structs into fields. `place` is the column with the element's position in the row, counted
-    from `first`. `outer`: a row without elements is kept, with NULLs. `distinct`: no two elements of a row are equal.
-    Only elements for which `condition` is true count. `finest` is the place of the grouping set with all columns. `at`
-    is the call in the SQL.
+    - `array`: an array or a map.
+    - `elements`: maps added columns to parts of an element. Part 0 is the element itself, the key of a map entry, or
+      the first field if `inline` splits structs into fields.
+    - `place`: the added column with the element's position in the row, counted from `first`.
+    - `outer`: whether a row without elements is kept, with NULLs.
+    - `distinct`: whether no two elements of a row are equal.
+    - `condition`: only elements for which it is true are added.
+    - `finest`: the position of the grouping set with all columns, if the elements are grouping sets.
+    - `at`: the call in the SQL.
     """
 
     array: exp.Expr
@@ -93,10 +100,10 @@ class LogicalExpand(LogicalCalc):
 
 @dataclass(frozen=True)
 class LogicalWindow(LogicalCalc):
-    """The input's rows, each with its number within its partition in the added column `number`, INT NOT NULL.
+    """A window function that numbers the rows of each partition, in the added column `number`, INT NOT NULL.
 
     The node only represents the SQL: `rewrite_ranks` turns it and the condition on the number into a rank or an Over,
-    or refuses it. `unbounded` is the hint UNBOUNDED_RANK: the query may ask for all numbers.
+    or refuses it. `unbounded` is set by the hint UNBOUNDED_RANK, with which the query may ask for all numbers.
     """
 
     function: RankFunction
@@ -107,17 +114,17 @@ class LogicalWindow(LogicalCalc):
     unbounded: bool = False
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """The columns of the partition."""
+        """Return the partition columns."""
         return frozenset(self.partition)
 
 
 @dataclass(frozen=True)
 class LogicalUnion(LogicalNode):
-    """The rows of all inputs, which have the same columns of the same types, in the same order."""
+    """A union of all rows of its inputs, which have the same columns with the same types in the same order."""
 
     inputs: tuple[LogicalNode, ...] = field(metadata=CHILD)
     at: exp.Expr = field(metadata=ASIDE)
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return append if all inputs are append, else retract."""
+        """Return `append` if all inputs are append, otherwise `retract`."""
         return "append" if all(each == "append" for each in below) else "retract"

@@ -1,4 +1,4 @@
-"""Operators that emit rows of their own, one or more per group of input rows."""
+"""Logical operators that emit new rows, one or more per group of input rows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from rowkind.service.plan.scalar.conjuncts import reads
 
 @dataclass(frozen=True)
 class LogicalAggregate(LogicalGrouping):
-    """One row for each group: the `group` columns under their names, and each call's result under its own name.
+    """An aggregate, which emits one row per group: the `group` columns, and each call's result under its own name.
 
-    Without calls it is SELECT DISTINCT. `is_global`: there is no GROUP BY, so there is always one row. Arguments,
-    filters and groups are columns of the input. `split_distinct` is the hint. `ending`: when groups are evicted,
-    according to the result of a call. The last `apart` group columns, each TIMESTAMP NOT NULL, do not affect the shard.
+    Without calls, the node is SELECT DISTINCT. If `is_global` is set, there is no GROUP BY, so there is always exactly
+    one row. Call arguments, filters and group columns are columns of the input. `split_distinct` is set by the hint
+    SPLIT_DISTINCT. `ending` says when groups are evicted according to a call's result. The last `apart` group columns,
+    each TIMESTAMP NOT NULL, do not affect the shard.
     """
 
     group: tuple[str, ...] = field(metadata=COLUMN)
@@ -48,39 +49,39 @@ class LogicalAggregate(LogicalGrouping):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns of the groups and the calls."""
+        """The group columns, and the columns that the calls read."""
         return frozenset(self.group).union(*(call.reads for call in self.calls.values()))
 
     def emits(self, below: Types) -> dict[str, Type]:
-        """The group columns and the results."""
+        """Return the group columns and the calls' results."""
         return {name: below[name] for name in self.group} | {name: call.type for name, call in self.calls.items()}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """Return the node with the calls whose results are wanted; without any call it still emits the groups."""
+        """Return the node with only the calls whose results are wanted. Without calls, it still emits the groups."""
         kept = wanted if self.ending is None else wanted | {self.ending.at.column}
         return replace(self, calls={name: call for name, call in self.calls.items() if name in kept})
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return append for DISTINCT over an append input, else retract."""
+        """Return `append` for DISTINCT over an append input, otherwise `retract`."""
         only_added = not self.calls and not self.is_global
         return "append" if only_added and below[0] == "append" else "retract"
 
     @property
     def changes(self) -> str:
-        """Why rows change."""
+        """The reason why emitted rows may change."""
         return "each new row updates the result of its group"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """The group columns."""
+        """Return the group columns."""
         return frozenset(self.group)
 
 
 @dataclass(frozen=True)
 class LogicalMatch(InPartitions, LogicalGrouping):
-    """The matches of a row pattern in the rows of each partition, in an order that begins with a time.
+    """A search for a row pattern in the rows of each partition. The order of the rows begins with a time.
 
-    `defines` are the conditions of the variables; None for a variable that is always true. The node emits the columns
-    `carried` of a row and the results of the `calls`. `at` is the word MATCH_RECOGNIZE in the SQL.
+    `defines` are the conditions of the variables; None for a variable that is always true. For a match, the node emits
+    the columns `carried` of a row and the results of `calls`. `at` is the word MATCH_RECOGNIZE in the SQL.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
@@ -93,7 +94,7 @@ class LogicalMatch(InPartitions, LogicalGrouping):
 
     @property
     def time(self) -> str:
-        """The column with the time, never NULL after `passes.order_matches`."""
+        """The time column, which is never NULL after `passes.order_matches`."""
         return self.ordered[0]
 
     @property
@@ -106,7 +107,7 @@ class LogicalMatch(InPartitions, LogicalGrouping):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns that are emitted, the time, and the columns of the conditions and the calls."""
+        """The emitted columns, the time column, and the columns that conditions and calls read."""
         defines = [each for each in self.defines if each is not None]
         asked = [*self.calls, *(call for each in defines for call in each.calls)]
         named = (each.call.column for each in asked if isinstance(each.call, Navigation | MatchAggregate))
@@ -114,7 +115,7 @@ class LogicalMatch(InPartitions, LogicalGrouping):
         return read.union(*(reads(part) for each in defines for part in each.conjuncts))
 
     def emits(self, below: Types) -> dict[str, Type]:
-        """The carried columns and the results of the calls."""
+        """Return the carried columns and the calls' results."""
         return {name: below[name] for name in self.carried} | {each.name: each.type for each in self.calls}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
@@ -123,5 +124,5 @@ class LogicalMatch(InPartitions, LogicalGrouping):
         return replace(self, carried=carried, calls=tuple(each for each in self.calls if each.name in wanted))
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Return append: a match is emitted once."""
+        """Return `append`, because each match is emitted once."""
         return "append"

@@ -1,19 +1,19 @@
-"""Node shapes of a logical plan, whose nodes are frozen and rewritten by passes.
+"""The shapes of logical plan nodes. Nodes are frozen, and passes rewrite them.
 
     leaf       scan                                no input
-    calc       filter, project, expand, window     no state: the rows of one input row stay together, in order
+    calc       filter, project, expand, window     no state: the rows from one input row stay together, in order
     per row    OVER, session, stamp                each input row once, with added columns
     subset     rank, temporal filter, normalize    some input rows, unchanged
     grouping   aggregate, match                    new rows, one or more per group
-    binary     join, lookup                        pairs of rows of two inputs, with rules of their own per side
+    binary     join, lookup                        pairs of rows from two inputs, with different rules for each side
     union      union                               the rows of all inputs
 
-A node class defines only what follows from the node itself. Traits and passes are functions over shapes, and name a
-class only where it differs from its shape.
+A node class defines only properties of the node itself. Traits and passes are functions over shapes; they mention a
+class only if it differs from its shape.
 
 Every relation in the query has a path of aliases, such as `o`, or `x.o` inside the derived table `x`. Every column has
-a unique name made of path and column, such as `o.order_id`. Expressions are sqlglot expressions over these names
-(`scalars.resolved`).
+a unique name that consists of path and column, such as `o.order_id`. Expressions are sqlglot expressions over these
+names (`scalars.resolved`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rowkind.service.physical.node import InputLayout
 from rowkind.service.plan.calls import EqualKey
 
 Types = Mapping[str, Type]
-"""Columns and their types."""
+"""Column names, each with its type."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class LogicalNode(ABC):
 
     @abstractmethod
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return the kinds of changes that the node emits, given those of its inputs."""
+        """Return the changelog mode of the node's output, given the modes of its inputs."""
 
     @property
     def changes(self) -> str:
-        """Why rows that the node emits change, as a clause."""
+        """The reason why emitted rows may change, as a clause for messages."""
         return "rows of its input are updated or deleted"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """Return the columns, out of `below`, on which a condition may be pushed down to the first input."""
+        """Return those columns in `below` for which a condition may be pushed down to the first input."""
         return frozenset()
 
 
@@ -60,13 +60,14 @@ class LogicalNode(ABC):
 class LogicalInput:
     """One input of an operator, with the plan's choices for it.
 
-    - `carried`: the columns that the operator's rows or its condition need. `sub_key`: those of the sub-key.
-    - `layout`, `ttl_ms`: how its rows are stored, and for how long after their last change, in ms.
-    - `closing`: when they are evicted because of a time of their own.
-    - `spread`, `copies`: over how many shards the rows of one key are spread, or to how many each row is copied.
-    - `remade`: the rows are recomputed from the state of the join below.
-    - `arrival`: the column with the arrival numbers of the rows; None if the rows keep the numbers that they have.
-    - `ids`: columns that are carried so that rows that arrived separately stay distinct.
+    - `carried`: the columns that the operator's rows or its condition need. `sub_key`: the columns of the sub-key.
+    - `layout`: how the rows are stored. `ttl_ms`: how many milliseconds a row is stored after its last change.
+    - `closing`: when rows are evicted because of a time in the row.
+    - `spread`: the number of shards over which rows with the same key are spread. `copies`: the number of shards to
+      which each row is copied.
+    - `remade`: whether rows are recomputed from the state of the join below.
+    - `arrival`: the column with the rows' arrival numbers; None if rows keep their existing numbers.
+    - `ids`: columns that are carried to keep rows distinct that arrived separately.
     """
 
     input: LogicalNode = field(metadata=CHILD)
@@ -84,12 +85,12 @@ class LogicalInput:
 
 @dataclass(frozen=True)
 class LogicalCalc(LogicalNode):
-    """A node without state, which becomes part of the calc above the node below it."""
+    """A node without state. It becomes part of the calc of the scan or operator below it."""
 
     input: LogicalNode = field(metadata=CHILD)
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return the mode of the input."""
+        """Return the input's mode."""
         return below[0]
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
@@ -99,10 +100,10 @@ class LogicalCalc(LogicalNode):
 
 @dataclass(frozen=True)
 class LogicalUnary(LogicalNode):
-    """An operator over one input.
+    """An operator with one input.
 
-    `finds_old_rows`: why the operator needs the old row of each update, and whether the input must be exact because
-    retracting a row that was never there would corrupt the result. None if neither matters.
+    `finds_old_rows` is a pair: the reason why the operator needs the old row of each update, and whether the input must
+    be exact because retracting an unknown row would corrupt the result. It is None if neither applies.
     """
 
     input: LogicalInput = field(metadata=CHILD)
@@ -110,7 +111,7 @@ class LogicalUnary(LogicalNode):
     finds_old_rows: ClassVar[tuple[str, bool] | None] = None
     has_ttl: ClassVar[bool] = True
     has_one_row: ClassVar[bool] = False
-    """Whether there is at most one row at any time."""
+    """Whether the operator's result has at most one row at any time."""
     finds_by_content: ClassVar[bool] = True
     """Whether the operator finds rows by their content, and so needs the row digest of a table without a key."""
 
@@ -121,46 +122,46 @@ class LogicalUnary(LogicalNode):
 
     @property
     def sorts_by(self) -> tuple[OrderColumn, ...]:
-        """The order of the rows in their partition."""
+        """The order of rows within a partition."""
         return ()
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns of the input that the operator needs in its rows, besides those that are emitted."""
+        """The input columns that the operator needs in its rows in addition to the emitted columns."""
         return frozenset()
 
     @property
     def conditions(self) -> tuple[exp.Expr, ...]:
-        """The conditions that are true of every row that the node emits."""
+        """The conditions that are true for every row that the node emits."""
         return ()
 
     @abstractmethod
     def emits(self, below: Types) -> dict[str, Type]:
-        """Return the columns of the rows that the node emits, given those of its input."""
+        """Return the columns that the node emits, given the columns of its input."""
 
     def only(self, _wanted: AbstractSet[str]) -> Self:
-        """Return the node without results that are not `wanted`."""
+        """Return the node with only those results that are wanted."""
         return self
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """Return the columns of the partition: a condition on them removes whole partitions."""
+        """Return the partition columns: a condition on them removes whole partitions."""
         return frozenset(self.shards_by or ())
 
 
 class InPartitions:
-    """A mixin for operators over the rows of each partition, in an order."""
+    """A mixin for operators that process the rows of each partition in order."""
 
     partition: tuple[str, ...]
     order: tuple[OrderColumn, ...]
 
     @property
     def shards_by(self) -> tuple[str, ...]:
-        """The partition."""
+        """The partition columns."""
         return self.partition
 
     @property
     def sorts_by(self) -> tuple[OrderColumn, ...]:
-        """The order."""
+        """The order of rows within a partition."""
         return self.order
 
 
@@ -173,7 +174,7 @@ class LogicalPerRow(LogicalUnary):
         """Return the columns that the node adds to those of its input."""
 
     def emits(self, below: Types) -> dict[str, Type]:
-        """The input's columns and the added ones."""
+        """Return the input's columns and the added columns."""
         return {**below, **self.adds(below)}
 
 
@@ -182,20 +183,20 @@ class LogicalSubset(LogicalUnary):
     """An operator that emits some of the input rows, unchanged except for added numbers."""
 
     def emits(self, below: Types) -> dict[str, Type]:
-        """The input's columns."""
+        """Return the input's columns."""
         return dict(below)
 
 
 @dataclass(frozen=True)
 class LogicalGrouping(LogicalUnary):
-    """An operator that emits rows of its own, one or more per group of input rows."""
+    """An operator that emits new rows, one or more per group of input rows."""
 
 
 @dataclass(frozen=True)
 class LogicalBinary(LogicalNode):
-    """An operator over two inputs.
+    """An operator with two inputs.
 
-    `keys` are the equalities of its `condition`, once `passes.extract_equal_keys` has taken them out of it.
+    `keys` are the equalities that `passes.extract_equal_keys` has moved out of `condition`.
     """
 
     left: LogicalInput = field(metadata=CHILD)
@@ -205,5 +206,5 @@ class LogicalBinary(LogicalNode):
 
     @property
     def sides(self) -> tuple[LogicalInput, LogicalInput]:
-        """Left and right."""
+        """The left and the right input."""
         return self.left, self.right

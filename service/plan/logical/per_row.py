@@ -1,4 +1,4 @@
-"""Operators that emit each input row once, with added columns."""
+"""Logical operators that emit each input row once, with added columns."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rowkind.service.plan.scalar.types import LOCAL, TIMESTAMP, family
 
 @dataclass(frozen=True)
 class LogicalSession(LogicalPerRow):
-    """The input's rows, each with the start of its session in the added column `start`.
+    """A session window, which adds a column `start` with the start of each row's session.
 
-    A session consists of rows of one partition, each at most `gap` microseconds after the previous one by the column
-    `time`, which is never NULL. `end` is the column with the last time plus the gap; None if no operator reads it
-    (`sql.session_ends`). `at` is the call in the SQL.
+    A session consists of rows of one partition, each at most `gap` microseconds after the previous row. The time of a
+    row is in the column `time`, which is never NULL. `end` is the added column with the session's last time plus the
+    gap; None if no operator reads it (`sql.session_ends`). `at` is the call in the SQL.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
@@ -36,42 +36,42 @@ class LogicalSession(LogicalPerRow):
 
     @property
     def last(self) -> str:
-        """The name of the column in which an aggregate has the last time of a session; no query can use this name."""
+        """The name of an aggregate's column with the last time of a session. No query can use this name."""
         return f"{self.start}#last"
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("sessions find rows by their content", False)
 
     @property
     def shards_by(self) -> tuple[str, ...]:
-        """The partition."""
+        """The partition columns."""
         return self.partition
 
     @property
     def reads(self) -> frozenset[str]:
-        """The time of a row."""
+        """The time column."""
         return frozenset([self.time])
 
     def adds(self, below: Types) -> dict[str, Type]:
-        """Return the start of the session, and its end if it is read."""
+        """Return the column with the session's start, and the column with its end if an operator reads it."""
         moment = LOCAL if family(below[self.time]) == "local" else TIMESTAMP
         return {name: moment for name in (self.start, self.end) if name is not None}
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Return retract: a row may change the sessions of others."""
+        """Return `retract`, because a row may change the sessions of other rows."""
         return "retract"
 
     @property
     def changes(self) -> str:
-        """Why rows change."""
+        """The reason why emitted rows may change."""
         return "a new row may merge two sessions"
 
 
 @dataclass(frozen=True)
 class LogicalOver(InPartitions, LogicalPerRow):
-    """The input's rows, with one added column for each of `calls`: the call's result over the rows around the row.
+    """Window functions, which add a column for each of `calls`: the call's result over the rows around the row.
 
-    `order` is the order of the rows in a partition. `at` is the first window in the SQL. If rows arrive in time order,
-    `ahead` is how long after a row's time its results may change, in microseconds; else it is None.
+    `order` is the order of rows within a partition. `at` is the first window in the SQL. If rows arrive in time order,
+    `ahead` is how long after a row's time its results may still change, in microseconds; otherwise it is None.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
@@ -82,46 +82,47 @@ class LogicalOver(InPartitions, LogicalPerRow):
 
     @property
     def measure(self) -> str | None:
-        """The column by whose values the distances of frames are measured; None if no frame has a distance."""
+        """The column that determines the distances in frames; None if no frame is limited by a distance."""
         measured = any(each.frame.kind == "range" and each.frame.measured for each in self.calls.values())
         return self.order[0].column if measured else None
 
     @property
     def passes(self) -> bool:
-        """Whether the times of later rows evict a row."""
+        """Whether rows are evicted according to the times of later rows."""
         return self.ahead is not None and all(call.frame.by_distance for call in self.calls.values())
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("OVER finds rows by their content", False)
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns of the calls, and the column by which distances are measured."""
+        """The columns that the calls read, and the column that determines distances."""
         measure = frozenset() if self.measure is None else frozenset([self.measure])
         return measure.union(*(call.reads for call in self.calls.values()))
 
     def adds(self, _below: Types) -> dict[str, Type]:
-        """Return the results of the calls."""
+        """Return the columns with the calls' results."""
         return {name: call.type for name, call in self.calls.items()}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """Return the node with the calls whose results are wanted."""
+        """Return the node with only the calls whose results are wanted."""
         return replace(self, calls={name: call for name, call in self.calls.items() if name in wanted})
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Return append if results are final when a row is emitted, else retract."""
+        """Return `append` if results are final when a row is emitted, otherwise `retract`."""
         return "append" if self.ahead == 0 else "retract"
 
     @property
     def changes(self) -> str:
-        """Why rows change."""
+        """The reason why emitted rows may change."""
         return "a row that arrives between other rows changes their OVER results"
 
 
 @dataclass(frozen=True)
 class LogicalStamp(LogicalPerRow):
-    """The input's rows, each with the time at which it is processed in the added column `time`.
+    """A stamp, which adds a column `time` with the time at which each row is processed.
 
-    `partition`: columns that choose the shard in which the row is stamped; None if any will do. `at` is the call.
+    `partition` are the columns that choose the shard in which a row is stamped; None if any shard will do. `at` is the
+    call in the SQL.
     """
 
     time: str = field(metadata=RESULTS)
@@ -133,7 +134,7 @@ class LogicalStamp(LogicalPerRow):
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
-        """The partition, if there is one."""
+        """The partition columns; None if rows may be in any shard."""
         return self.partition
 
     def adds(self, _below: Types) -> dict[str, Type]:
@@ -141,7 +142,7 @@ class LogicalStamp(LogicalPerRow):
         return {self.time: TIMESTAMP}
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Return append: `passes.stamp_rows` refuses other inputs."""
+        """Return `append`, because `passes.stamp_rows` refuses other inputs."""
         return "append"
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:

@@ -1,4 +1,4 @@
-"""Operators that emit some of the input rows, unchanged except for added numbers."""
+"""Logical operators that emit some of the input rows, unchanged except for added numbers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from rowkind.service.plan.scalar.types import BIGINT, INT
 
 @dataclass(frozen=True)
 class LogicalRank(InPartitions, LogicalSubset):
-    """The input's rows that are within a ranking and for which `condition` is true.
+    """A rank, which emits the input rows that are in the range of `ranking` and for which `condition` is true.
 
-    `numbers` are the columns with the numbers that downstream operators read, each with its function. `asked` are the
-    columns that only the condition reads. `bound` is a column by which the condition bounds a number and which has the
-    same value in all rows that a partition ever has; None if there is none. If `ranking` has no upper bound, numbers
-    above its `settled` are not distinguished; None if all numbers are. `identity` is the unique key by which rows are
-    replaced, for the strategy "improving". `in_time`: rows arrive in the order of the time by which they are ranked, so
-    no row moves another.
+    - `numbers`: the columns with rank numbers that downstream operators read, each with its function.
+    - `asked`: the columns with rank numbers that only the condition reads, each with its function.
+    - `bound`: a column that limits a number in the condition and has the same value in all rows that a partition ever
+      has; None if there is none.
+    - `ranking`: the range. If it has no upper bound, rank numbers above `ranking.settled` are not distinguished; None
+      if all numbers are distinguished.
+    - `identity`: the unique key by which rows replace each other, for the strategy "improving".
+    - `in_time`: whether rows arrive in the order of the time by which they are ranked, so that a row never changes the
+      rank of another row.
     """
 
     ranking: Ranking
@@ -48,39 +51,39 @@ class LogicalRank(InPartitions, LogicalSubset):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns of the condition and the identity."""
+        """The columns that the condition reads, and the columns of `identity`."""
         return frozenset(self.identity).union(*map(reads, self.condition))
 
     @property
     def conditions(self) -> tuple[exp.Expr, ...]:
-        """The condition."""
+        """The rank's condition."""
         return self.condition
 
     def emits(self, below: Types) -> dict[str, Type]:
-        """The input's columns and the numbers."""
+        """Return the input's columns and the columns with rank numbers."""
         return {**below, **dict.fromkeys(self.numbers, INT)}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """Return the node with only the wanted numbers."""
+        """Return the node with only the wanted rank numbers."""
         return replace(self, numbers={name: of for name, of in self.numbers.items() if name in wanted})
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Return append if rows arrive in the order by which they are ranked, else retract."""
+        """Return `append` if rows arrive in the order in which they are ranked, otherwise `retract`."""
         return "append" if self.in_time else "retract"
 
     @property
     def changes(self) -> str:
-        """Why rows change."""
+        """The reason why emitted rows may change."""
         return "a ranked row is retracted when another row takes its place"
 
 
 @dataclass(frozen=True)
 class LogicalTemporalFilter(LogicalSubset):
-    """The rows whose time has come, by the column `begins`, and is not over, by the column `ends`, as the clock moves.
+    """A temporal filter, whose result contains a row from its time `begins` until its time `ends` on the clock.
 
-    `final`: rows do not change after they are released. `most`: about how many rows are released at a time. `order`:
-    the order of release, which begins with a time. Rows that are equal in `partition` are in one shard, in time order;
-    None: rows may be in any shard.
+    `final` says that rows do not change after they are released. `most` is approximately how many rows are released at
+    a time. `order` is the order of release, which begins with a time. Rows with equal values in the columns `partition`
+    are in one shard, in time order; None if rows may be in any shard.
     """
 
     clock: Clock
@@ -101,32 +104,32 @@ class LogicalTemporalFilter(LogicalSubset):
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
-        """The partition, if there is one."""
+        """The partition columns; None if rows may be in any shard."""
         return self.partition
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns with the times, and the ordering columns."""
+        """The time columns and the ordering columns."""
         times = [each.column for each in (self.begins, self.ends) if each is not None]
         return frozenset([*times, *(each.column for each in self.order if each.column is not None)])
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return append if rows are final, or if rows of an append input never leave; else retract."""
+        """Return `append` if rows are final, or if the input is append and rows have no end; otherwise `retract`."""
         return "append" if self.final or (self.ends is None and below[0] == "append") else "retract"
 
     @property
     def changes(self) -> str:
-        """Why rows change."""
+        """The reason why emitted rows may change."""
         return "a row is retracted when its time has passed"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """Return no column: a condition stays above."""
+        """Return no columns: conditions stay above the filter."""
         return frozenset()
 
 
 @dataclass(frozen=True)
 class LogicalSingleRow(LogicalSubset):
-    """The rows of the scalar subquery `at`. A batch that leaves more than one row fails."""
+    """A check that the scalar subquery `at` has at most one row. A batch after which it has more rows fails."""
 
     at: exp.Expr = field(metadata=ASIDE)
 
@@ -135,19 +138,20 @@ class LogicalSingleRow(LogicalSubset):
 
     @property
     def shards_by(self) -> tuple[str, ...]:
-        """No columns: there is one shard."""
+        """No columns, because all rows are in one shard."""
         return ()
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return append for an append input, else retract."""
+        """Return `append` for an append input, otherwise `retract`."""
         return "append" if below[0] == "append" else "retract"
 
 
 @dataclass(frozen=True)
 class LogicalNormalize(LogicalSubset):
-    """The input as an exact changelog. `key` is its primary key, empty for a multiset; `reason` says why it is needed.
+    """A Normalize, which turns its input into an exact changelog.
 
-    `takes_back`: expired rows are retracted. `arrival` is the column with each row's arrival number; None if unused.
+    `key` is the input's primary key; it is empty for a multiset. `reason` says why the node is needed. If `takes_back`
+    is set, expired rows are retracted. `arrival` is the added column with each row's arrival number; None if unused.
     """
 
     key: tuple[str, ...] = field(metadata=COLUMN)
@@ -157,7 +161,7 @@ class LogicalNormalize(LogicalSubset):
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
-        """The key; None without a key, and then the columns of a row that can be part of a key choose the shard."""
+        """The key columns; None if there is no key, so that all columns that can be part of a key choose the shard."""
         return self.key or None
 
     def emits(self, below: Types) -> dict[str, Type]:
@@ -165,15 +169,15 @@ class LogicalNormalize(LogicalSubset):
         return {**below, **({} if self.arrival is None else {self.arrival: BIGINT})}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """Return the node without the arrival number if that is not wanted."""
+        """Return the node without the arrival number unless it is wanted."""
         return replace(self, arrival=self.arrival if self.arrival in wanted else None)
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Return retract: updates come with their old rows."""
+        """Return `retract`, because updates are emitted with their old rows."""
         return "retract"
 
     @property
     def changes(self) -> str:
-        """Why rows change."""
+        """The reason why emitted rows may change."""
         expired = "expired rows are retracted because of `on_expire: retract`"
         return expired if self.takes_back else super().changes

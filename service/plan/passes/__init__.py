@@ -1,4 +1,5 @@
-"""The passes over the logical plan, one function each, in the order of `service.plan.phases`.
+"""The passes over the logical plan, one function each. `service.plan.phases` defines their order.
 
-The docstring of each pass shows a plan before and after it. `tests/plan/test_pass_examples.py` runs these examples.
+The docstring of each pass shows a plan before and after the pass. `tests/plan/test_pass_examples.py` runs these
+examples.
 """

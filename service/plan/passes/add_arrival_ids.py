@@ -1,23 +1,24 @@
-"""Add arrival numbers to rows, so that results by arrival do not depend on how the input is cut into batches.
+"""Add arrival numbers to rows, so that results by arrival order do not depend on how the input is split into batches.
 
     SELECT k, FIRST(id), LAST(id) FROM t GROUP BY k          over an upsert table
 
 ROW_NUMBER, LIMIT, OVER, FIRST, LAST, `ORDER BY PROCTIME()`, the ORDER BY of a whole query, `on_conflict` and ASOF JOIN
-go by the arrival of rows if nothing else decides. The rule:
+use the arrival order of rows if nothing else decides. The rules:
 
-- A row of a table arrives with the record that wrote it last: each `+I` and each `+U` is a new arrival, even if no
+- A row of a table arrives with the record that last wrote the row: each `+I` and each `+U` is a new arrival, even if no
   value that the query reads has changed. A `-U`/`+U` pair therefore moves its row to the end.
-- A row of a join arrives with the later of its two rows. A row of a semi join, a rank, a lookup or a session arrives
-  with the (left) row from which it is derived; so does each element of an array.
-- A row of an aggregate has no arrival. Such rows are ordered by the columns of their group. If there is no group, they
-  are ordered by all their columns: elements of an array that an aggregate over a whole table builds, or rows of several
-  aggregates.
+- A row of a join arrives with the later of the two rows that it joins. A row of a semi join, a rank, a lookup or a
+  session arrives with the (left) row from which it is derived. An element of an array arrives with the row that
+  contains the array.
+- A row of an aggregate has no arrival. Such rows are ordered by their group columns. If there are no common group
+  columns, rows are ordered by all of their columns. This applies to a union of several aggregates, and to the elements
+  of an array that an aggregate over a whole table builds.
 
-An operator numbers its changes by arrival anyway. But a write that changes no value may not reach it: the Normalize of
-a table drops a `-U`/`+U` pair of equal rows in one batch, and passes on its number if the two are in different batches.
-So the number becomes a column of the row, from the scan or the Normalize on (`LogicalNormalize.arrival`). Then each
-write is a change of the row for every operator in between. If rows are never written again, because they come from
-append tables alone, the plan stays as it is.
+An operator orders its changes by arrival number in any case. But a write that changes no value may not reach the
+operator: a table's Normalize drops a `-U`/`+U` pair of equal rows within one batch, but passes on the new number if the
+two are in different batches. So the number becomes a column of the row, starting at the scan or the Normalize
+(`LogicalNormalize.arrival`). Then each write changes the row for every operator in between. If rows are never written
+again, because they come only from append tables, the plan is left unchanged.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from rowkind.service.plan.tree import Rules, first, inputs, over, rewritten
 
 _PEERS = frozenset({"count", "sum", "avg", "min", "max", "bool_and", "bool_or", "rank", "dense_rank"})
-"""Window functions whose results are the same for equal rows, if their frame is one of values."""
+"""Window functions that return the same result for rows with equal order values, unless their frame counts rows."""
 
 _Ordered = TypeVar("_Ordered", LogicalRank, LogicalOver, LogicalTemporalFilter)
 
 _FARTHEST = 1 << 61
-"""Groups by whole numbers beyond this, on either side of 0, are not ordered by these numbers."""
+"""The largest absolute value up to which groups by an integer are ordered by that integer."""
 
 
 @dataclass(frozen=True)
 class _Arriving:
-    """A node with the columns by which its rows are ordered if nothing else decides.
+    """A node, and those of its columns by which its rows are ordered if nothing else decides.
 
-    `numbers` are the arrival numbers of the tables from which the rows are derived. `others` are columns that identify
-    rows without an arrival number.
+    `numbers` are the columns with the arrival numbers of the table rows from which the rows are derived. `others` are
+    columns that identify rows without an arrival number.
     """
 
     node: LogicalNode
@@ -70,16 +71,16 @@ class _Arriving:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All of these columns."""
+        """The columns of both kinds."""
         return (*self.numbers, *self.others)
 
     def over(self, node: LogicalNode) -> _Arriving:
-        """Return the same columns for a node above."""
+        """Return the same columns for a node above this one."""
         return replace(self, node=node)
 
 
 def add_arrival_ids(query: Query) -> Query:
-    """Add an arrival number to the rows of each input whose order of arrival counts and may change.
+    """Add an arrival number to the rows of each input whose arrival order affects the result and may change.
 
     >>> example(add_arrival_ids, "SELECT order_id FROM orders LIMIT 3")
     Rank row_number 1..3 order=[PROCTIME()] numbers=[…]
@@ -102,14 +103,14 @@ def add_arrival_ids(query: Query) -> Query:
 
 
 def _of_order(expiring: bool, node: _Ordered) -> _Ordered:
-    """Return a node whose order may leave rows equal, with their arrival numbers if they matter."""
+    """Return the node, with arrival numbers in its input if its order may leave ties that affect the result."""
     if not _goes_by_arrival(node) or _decided(node.input.input, node.partition or (), node.order):
         return node
     return replace(node, input=_side(node.input, expiring=expiring))
 
 
 def _goes_by_arrival(node: LogicalRank | LogicalOver | LogicalTemporalFilter) -> bool:
-    """Whether results depend on the order of equal rows."""
+    """Whether the node's results depend on the order of rows that are tied."""
     if isinstance(node, LogicalRank):
         return "row_number" in (node.ranking.function, *node.numbers.values(), *node.asked.values())
     if isinstance(node, LogicalOver):
@@ -118,7 +119,7 @@ def _goes_by_arrival(node: LogicalRank | LogicalOver | LogicalTemporalFilter) ->
 
 
 def _of_nearest(expiring: bool, node: LogicalLookup) -> LogicalLookup:
-    """Return a lookup by time with arrival numbers on its right side, where several rows may be equally near."""
+    """Return the lookup, with arrival numbers on its right side if several right rows may be equally near in time."""
     if node.match is None or node.match.versions:
         return node
     return replace(node, right=_side(node.right, expiring=expiring))
@@ -127,7 +128,8 @@ def _of_nearest(expiring: bool, node: LogicalLookup) -> LogicalLookup:
 def _of_calls(expiring: bool, node: LogicalAggregate) -> LogicalAggregate:
     """Add columns that identify a row to the arguments of FIRST and LAST, so that a retraction finds its row's arrival.
 
-    By the value alone, the oldest of equal values would be retracted, whichever row it belongs to.
+    With the value alone, a retraction would remove the oldest of several equal values, even if it belongs to another
+    row.
     """
     by_arrival = any(call.function in ARRIVALS for call in node.calls.values())
     if not by_arrival or produced(node.input.input) == "append":
@@ -143,17 +145,17 @@ def _of_calls(expiring: bool, node: LogicalAggregate) -> LogicalAggregate:
 
 
 def _decided(node: LogicalNode, partition: Iterable[str], order: Iterable[OrderColumn]) -> bool:
-    """Whether no two rows of a partition are equal in their order."""
+    """Whether the order leaves no ties between rows of a partition."""
     known = {*partition, *(each.column for each in order)}
     return any(key <= known for key in unique_keys(node))
 
 
 def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
-    """Return the input with its arrival numbers, unless its rows keep those that they have."""
+    """Return the input with arrival numbers in its rows, unless the number of a row never changes."""
     if _arrives_once(side.input):
         return side
     if (scan := bare_scan(side.input)) is not None and scan.source.exact and scan.source.primary_key:
-        # Its retractions carry whole rows, so the operator finds each by the primary key, and sees every write.
+        # The table's retractions carry whole rows. So the operator finds each row by primary key, and sees every write.
         keyed = _with_columns(side.input, tuple(map(scan.name, scan.source.primary_key)))
         return replace(side, input=keyed.node, ids=keyed.others)
     found = _numbered(side.input, expiring=expiring)
@@ -162,7 +164,7 @@ def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
     if len(found.numbers) == 1:
         return replace(side, input=found.node, arrival=found.numbers[0], ids=found.ids)
     name = f"{found.ids[0].rpartition('.')[0]}.{ARRIVAL}s"
-    # The columns that decide come first, so that they also decide if rows are compared in their packed form.
+    # The columns that break ties come first, so that they also break ties if rows are compared in packed form.
     outputs: dict[str, exp.Expr] = {each: resolved(each) for each in (*found.ids, *columns(found.node))}
     return replace(
         side,
@@ -173,9 +175,9 @@ def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
 
 
 def _number(found: _Arriving) -> exp.Expr:
-    """Return the arrival number of a row: the latest of its parts. For a group it is negative, as for no record.
+    """Return a row's arrival number: the latest of its parts' numbers. A group's number is negative, unlike a record's.
 
-    Groups by a whole number are in the order of that number, as far as it fits; all others are in the order of their
+    Groups by an integer are in the order of that integer, up to `_FARTHEST`; all other groups are in the order of their
     packed columns.
     """
     if found.numbers:
@@ -195,7 +197,7 @@ def _bigint(value: exp.Expr) -> exp.Expr:
 
 
 def _arrives_once(node: LogicalNode) -> bool:
-    """Whether each row is inserted once, with the number of the record that it came with, and never retracted."""
+    """Whether each row is inserted only once, with the number of its record, and is never retracted."""
     if isinstance(node, LogicalAggregate | LogicalMatch):
         return isinstance(node, LogicalMatch)
     by_arrival = isinstance(node, LogicalLookup) and node.match is None
@@ -204,7 +206,7 @@ def _arrives_once(node: LogicalNode) -> bool:
 
 
 def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
-    """Return the node with the arrival numbers of its rows among its columns."""
+    """Return the node with the arrival numbers of its rows as columns."""
 
     def below(node: LogicalNode) -> _Arriving:
         return _numbered(node, expiring=expiring)
@@ -230,7 +232,7 @@ def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
 
 
 def _projected(node: LogicalProject, below: _Arriving) -> _Arriving:
-    """Return the columns under the names that the projection already has for them, or else under their own."""
+    """Return the columns under the names that the projection already gives them, or else under their own names."""
     names: dict[str, str] = {}
     for name, output in node.outputs.items():
         if isinstance(bare := output.unnest(), exp.Column):
@@ -242,21 +244,21 @@ def _projected(node: LogicalProject, below: _Arriving) -> _Arriving:
 
 
 def _filtered(node: LogicalNode) -> LogicalNode:
-    """Return the node below the filters."""
+    """Return the node below any filters."""
     while isinstance(node, LogicalFilter):
         node = node.input
     return node
 
 
 def _of_table(node: LogicalNode, scan: LogicalScan, *, expiring: bool) -> _Arriving:
-    """Return the rows of a table, possibly filtered, with their arrival numbers."""
+    """Return a table's rows, possibly filtered, with their arrival numbers or the columns of their primary key."""
     name = scan.name(ARRIVAL)
     if is_empty(node):
         return _Arriving(node)
     if scan.source.mode == "append":
         return _Arriving(_numbered_scan(node), (name,))
     if scan.source.exact and (expiring or scan.source.ttl_ms is not None):
-        # An expired row may still be retracted from rows derived from it, but only by its own retraction.
+        # After a row has expired, rows derived from it may still be retracted, but only by the row's own retraction.
         return _with_columns(node, tuple(map(scan.name, scan.source.primary_key)))
     keys = in_order(unique_keys(node), node)
     reason = "ties in the order are broken by the arrival of the record that last wrote each row"
@@ -268,7 +270,7 @@ def _numbered_scan(node: LogicalNode) -> LogicalNode:
 
 
 def _with_columns(node: LogicalNode, names: tuple[str, ...]) -> _Arriving:
-    """Return the node with these columns of the scan below it among its own."""
+    """Return the node with these columns of the scan below it added to its own columns."""
     if isinstance(node, LogicalProject):
         return _projected(node, _with_columns(node.input, names))
     if isinstance(node, LogicalFilter):
@@ -286,7 +288,7 @@ def _of_pairs(node: LogicalJoin | LogicalLookup, left: _Arriving, right: _Arrivi
 
 
 def _renamed(right: _Arriving, taken: Mapping[str, object]) -> _Arriving:
-    """Return the right rows of a join without column names that the left side has too: both may be of one scan."""
+    """Return a join's right side without column names that the left side also has: both may read the same scan."""
     names = {name: name for name in columns(right.node)}
     for name in right.ids:
         while names[name] in taken:
@@ -298,7 +300,7 @@ def _renamed(right: _Arriving, taken: Mapping[str, object]) -> _Arriving:
 
 
 def _of_union(node: LogicalUnion, branches: list[_Arriving]) -> _Arriving:
-    """Return the union with one column for the numbers of all branches, which is NULL for rows without a number."""
+    """Return the union with a single column for the numbers of all branches; it is NULL for rows without a number."""
     names = [each.numbers[0] for each in branches if each.numbers]
     if not names:
         return _Arriving(node)

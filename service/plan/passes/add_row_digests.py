@@ -1,18 +1,19 @@
-"""Add a digest of the whole row where rows of a table without a key are found by their content.
+"""Add a digest of the whole row wherever rows of a table without a key are found by their content.
 
-A table without a key retracts a row by a row that is equal in all columns. The first operator above such a table, a
-join, a rank or a Normalize, finds this row among those that it stores. If it does not, the retraction is unmatched. But
-the operator stores only the columns that are read, and in these a retraction of a row that was never sent may equal a
-row that was. So if columns have been pruned, a digest of the whole row is stored with the others (`calc.ROW_DIGEST`).
-It goes no further than that operator, whose output is exact.
+To retract a row, a table without a key sends a row that is equal in all columns. The first operator above such a table
+(a join, a rank or a Normalize) looks for this row among its stored rows. If it finds none, the retraction is unmatched.
+But the operator stores only the columns that are read. In these columns, the retraction of a row that was never sent
+may equal a row that was sent. So if columns have been pruned, a digest of the whole row is stored with the remaining
+columns (`calc.ROW_DIGEST`). The digest is not needed downstream of that operator, because its output is exact.
 
-The table is then read whole, which costs a digest and 17 bytes of state for each row. This is not done for a table that
-is marked `exact`: there every retraction has its row, and it does not matter which of two rows that look alike it
-removes. It does matter if a Normalize keeps the arrival of each row.
+All columns of the table are then read, which costs one digest and 17 bytes of state per row. No digest is added for a
+table that is marked `exact`: every retraction of such a table finds its row, and it does not matter which of two
+identical-looking rows it removes. It does matter if a Normalize keeps the arrival of each row, so a digest is added in
+that case.
 
-A table whose columns come from the registry may have gained columns since the checkpoint was written. Its rows are
-then distinguished by the columns that existed at the time: the stored rows do not have the new ones, and a new column
-that is not read must not keep the job from continuing.
+A table whose columns come from the registry may have gained columns since the checkpoint was written. The digest then
+covers only the columns that existed at that time, for two reasons: the stored rows do not have the new columns, and a
+new column that is not read must not keep the job from continuing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from rowkind.service.plan.tree import Rules, first, over, rewritten
 
 
 def add_row_digests(query: Query) -> Query:
-    """Carry a digest of the whole row in operators that find the rows of a table without a key by their content.
+    """Carry a row digest in each operator that finds the rows of a table without a key by their content.
 
     >>> example(add_row_digests, "SELECT m.item, c.page FROM moves m JOIN clicks c ON m.shop = c.customer_id")
     Join inner keys=[m.shop = c.customer_id] left.carried=[m.item]
@@ -80,7 +81,7 @@ def _side(recorded: _Recorded, side: LogicalInput, *, arrival: bool = False) -> 
 
 
 def _apart(recorded: _Recorded, source: SourceTable, carried: Collection[str]) -> frozenset[str]:
-    """Return the columns by which rows of a table are distinguished: all except those added since the checkpoint."""
+    """Return the columns that distinguish a table's rows: all except those added since the checkpoint was written."""
     declared = frozenset(source.declared.names)
     if source.known_as is None or recorded is None:
         return declared
@@ -89,13 +90,13 @@ def _apart(recorded: _Recorded, source: SourceTable, carried: Collection[str]) -
     if not scans:
         return declared
     digest = next((recorded[f"{scan}.digest"] for scan in scans if f"{scan}.digest" in recorded), None)
-    # Without a digest all columns were carried.
+    # If the checkpoint has no digest, all columns were carried.
     there = carried if digest is None else [name for name in declared if re.search(rf"(^|, ){name} [A-Z]", digest)]
     return declared - {name for name in declared.difference(there) if source.declared.type(name).nullable}
 
 
 def _carried(node: LogicalNode, names: set[str]) -> set[str]:
-    """Return which columns of the scan below are among these columns of the node, unchanged."""
+    """Return the columns of the scan below that are among the node's columns `names`, unchanged."""
     if isinstance(node, LogicalProject):
         bare = (node.outputs[name].unnest() for name in names)
         return _carried(node.input, {each.name for each in bare if isinstance(each, exp.Column)})
@@ -103,7 +104,7 @@ def _carried(node: LogicalNode, names: set[str]) -> set[str]:
 
 
 def _digested(node: LogicalNode, apart: Collection[str]) -> LogicalNode:
-    """Return the filters and projections above a scan, and the scan itself, with the digest of these columns."""
+    """Return a scan, and the filters and projections above it, with a digest of these columns."""
     if isinstance(node, LogicalScan):
         used = tuple(each for each in node.source.declared.names if each in apart or each in node.used)
         return replace(node, used=used, digested=True)

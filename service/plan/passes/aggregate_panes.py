@@ -1,13 +1,14 @@
-"""Aggregate overlapping windows from panes, the pieces into which the windows' edges cut time.
+"""Aggregate overlapping windows from panes, the intervals into which the windows' edges divide time.
 
-    HOP by 1 minute of 1 hour          SUM(x) of each minute, then of each 10 minutes, then of 6 of these
+    HOP of 1 hour by 1 minute          SUM(x) of each minute, then of every 10 minutes, then of 6 of these
     CUMULATE by 1 minute to 1 hour     SUM(x) of each minute, then the sum of up to 60 minutes
 
-Without panes, every row is repeated for each of its windows, 60 times here. The rows of a pane are in the same windows,
-so only their aggregate has to be repeated. It is not a sum, which would be rounded twice, but an accumulator
-(`passes.split_distinct`). If a pane is in many HOP windows, panes are first aggregated into runs of panes, one run from
-each pane on, and windows from consecutive runs. A pane is then in 10 runs and each run in 6 windows, which is 16
-instead of 60. If a call needs the rows of the whole window, rows are still repeated for each window.
+Without panes, every row is repeated for each of its windows, 60 times here. All rows of a pane are in the same windows,
+so only the pane's aggregate has to be repeated. That aggregate is an accumulator (`passes.split_distinct`), because a
+sum would be rounded twice. If a pane is in many HOP windows, panes are first aggregated into runs of consecutive panes,
+with one run starting at each pane. Windows are then aggregated from consecutive runs. In the example, a pane is in 10
+runs, and each run is in 6 windows, which makes 16 repetitions instead of 60. If a call needs the rows of the whole
+window, rows are still repeated for each window.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
 
 _MANY = 24
-"""In how many windows a pane must be for runs of panes to pay off: they need one more aggregate."""
+"""The smallest number of windows per pane for which runs of panes pay off. Runs need one more aggregate."""
 
 _LEAST = 4
-"""In how many windows a row must be for panes to pay off, and how many panes a slide may have: panes need one more
-aggregate."""
+"""The smallest number of windows per row for which panes pay off, and the largest number of panes per slide. Panes need
+one more aggregate."""
 
 
 def aggregate_panes(query: Query) -> Query:
@@ -78,9 +79,9 @@ def aggregate_panes(query: Query) -> Query:
 
 @dataclass(frozen=True)
 class _Windows:
-    """The input of an aggregate: the windows of rows, and the conditions on the windows and on the rows.
+    """The input of an aggregate: rows in windows, with the conditions on the windows and on the rows.
 
-    `edge` is the column that distinguishes the windows of a row: the start of each or, for CUMULATE, the end.
+    `edge` is the column that distinguishes the windows of a row: the window's start or, for CUMULATE, its end.
     """
 
     expand: LogicalExpand
@@ -90,7 +91,7 @@ class _Windows:
     on_rows: tuple[exp.Expr, ...]
 
     def column(self, name: str) -> str:
-        """Return the name of a column next to the edge."""
+        """Return the full name of a column under the same path as the edge."""
         return f"{self.edge.rpartition('.')[0]}.{name}"
 
 
@@ -115,7 +116,10 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def _windows(node: LogicalNode) -> _Windows | None:
-    """Return the windows below filters and projections, if rows are in many and conditions are on one of the two."""
+    """Return the windows below filters and projections; None if panes do not pay off or cannot be used.
+
+    Panes cannot be used if a condition reads both the window and other columns of the row.
+    """
     conditions: list[exp.Expr] = []
     below = node
     while isinstance(below, LogicalFilter) or (isinstance(below, LogicalProject) and below.view is None):
@@ -136,18 +140,18 @@ def _windows(node: LogicalNode) -> _Windows | None:
 
 
 def _slide(array: WindowStarts | WindowEnds) -> exp.Expr:
-    """Return the distance between the windows of a row."""
+    """Return the distance between consecutive windows of a row."""
     slide: exp.Expr = array.args["slide" if isinstance(array, WindowStarts) else "step"]
     return slide
 
 
 def _run(array: WindowStarts | WindowEnds) -> int:
-    """Return the length of the runs of panes from which windows are aggregated, in microseconds; 0 for no runs."""
+    """Return the length of the runs of panes from which windows are aggregated, in microseconds; 0 without runs."""
     size, slide = micros(array.args["size"]), micros(_slide(array))
     if isinstance(array, WindowEnds) or size % slide or size < _MANY * slide:
         return 0
     panes = size // slide
-    # Of all ways to write a number as a product of two, the sum is least if the two are closest.
+    # Of all ways to write a number as a product of two factors, the sum is smallest if the factors are closest.
     runs = next(each for each in range(isqrt(panes), 0, -1) if panes % each == 0)
     return size // runs if 2 * (runs + panes // runs) <= panes else 0
 
@@ -155,14 +159,14 @@ def _run(array: WindowStarts | WindowEnds) -> int:
 def _in_panes(
     node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], steps: Mapping[str, Steps]
 ) -> LogicalAggregate:
-    """Return the aggregate over panes. `steps` are its calls in two steps, `meanings` those of its input's columns."""
+    """Return the aggregate over panes. `steps` are its calls in two steps, `meanings` the meanings of its columns."""
     of_rows = {name: each for name, each in meanings.items() if windows.edge not in reads(each)}
     plain = tuple(name for name in node.group if name in of_rows)
     of_windows = tuple(name for name in node.group if name not in of_rows)
     by_pane, calls = _by_pane(node, windows, of_rows, steps)
-    # All panes and windows with the same other columns are in one shard, so nothing is shuffled between the two steps.
-    # Spread over shards, a window would be aggregated from one or two panes in each. Without other columns, all rows
-    # would be in one shard, so they are spread.
+    # All panes and windows with the same values in the other group columns are in one shard, so nothing is shuffled
+    # between the two steps. If panes were spread, each shard would have only one or two panes of a window. Without
+    # other columns, all rows would be in a single shard, so panes are spread in that case.
     edges = [columns(by_pane)[windows.column(PANE)], *(columns(node.input.input)[name] for name in of_windows)]
     together = bool(plain) and all(each == TIMESTAMP for each in edges)
     by_pane = replace(by_pane, apart=int(together))
@@ -188,7 +192,10 @@ def _in_panes(
 def _by_pane(
     node: LogicalAggregate, windows: _Windows, of_rows: Mapping[str, exp.Expr], steps: Mapping[str, Steps]
 ) -> tuple[LogicalAggregate, Mapping[str, LogicalAggregateCall]]:
-    """Return the first steps of the calls by pane, and the second steps. `of_rows` are the rows' columns by name."""
+    """Return the aggregate that computes the calls' first steps per pane, and the calls of the second steps.
+
+    `of_rows` are the meanings of the columns that do not depend on the window, by name.
+    """
     pane, array = windows.column(PANE), windows.array
     size, offset = array.args["size"], array.args.get("offset")
     width = gcd(micros(_slide(array)), micros(size))
@@ -216,6 +223,6 @@ def _by_run(
 def _parted(
     steps: Mapping[str, Steps],
 ) -> tuple[Mapping[str, LogicalAggregateCall], Mapping[str, LogicalAggregateCall]]:
-    """Return the first steps by the columns of their results, and the second steps by name."""
+    """Return the first steps by the column of their result, and the second steps by name."""
     firsts = {partial: first for partial, first, _ in steps.values()}
     return firsts, {name: second for name, (*_, second) in steps.items()}

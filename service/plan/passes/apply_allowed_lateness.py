@@ -1,12 +1,12 @@
-"""Keep state longer by the allowed lateness, so that rows that come this late still count.
+"""Keep state longer by the allowed lateness, so that rows that are late by no more than that still count.
 
     watermark: {column: placed, delay: 5s, allowed_lateness: 1h}
 
-Everything that a watermark closes (`passes.derive_state_cleanup`) is closed later, by the longest lateness that the
-tables of its clock allow. This applies both to when rows are late and to how long they are kept. A final row is still
-emitted as early as before (`passes.delay_until_final`), and late rows correct it afterwards. But an unmatched row waits
-longer (`passes.delay_null_padding`), so that it need not be retracted. Row patterns are not closed later, because they
-take their rows in order.
+Everything that a watermark closes (`passes.derive_state_cleanup`) is closed later, by the longest `allowed_lateness` of
+the tables that its clock follows. This applies both to when rows are late and to how long they are kept. Final rows are
+still emitted as early as before (`passes.delay_until_final`), and late rows correct them afterwards. But unmatched rows
+wait longer (`passes.delay_null_padding`), so that they need not be retracted. Row patterns are not closed later,
+because they read their rows in order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def apply_allowed_lateness(query: Query) -> Query:
 
 
 def allowed_ms(tables: Tables, clock: Clock) -> int:
-    """Return how late rows may be for operators that go by this clock, in ms."""
+    """Return how late rows may be for operators that follow this clock, in ms."""
     marks = (tables[name].watermark for name, _ in clock.tables if name in tables)
     return max((mark.allowed_ms for mark in marks if mark is not None), default=0)
 

@@ -1,14 +1,15 @@
-"""Buffer the rows of OVER and ranks until the watermark, and release them in time order, so that results are final.
+"""Buffer the input rows of OVER and ranks until the watermark passes them, so that their results are final.
 
-A temporal filter below the Over buffers a row until no further row with an earlier or equal time can come, as ORDER BY
-does. Then no row comes between existing rows, and a frame that ends with the row, or with its peers, is complete
-(Flink's append OVER). A frame that looks ahead by time is complete when the watermark has passed that time, which
-`delay_until_final` waits for above the Over. A frame that looks ahead by rows may wait indefinitely. The number of a
-row does not change either, so the first rows of a partition stay its first (Flink's first-row deduplication).
+A temporal filter below the operator buffers each row until no further row with an earlier or equal time can arrive, and
+releases rows in time order, as an ORDER BY by time does. Then no row arrives between rows that have been released, so a
+frame that ends with the current row or with its peers is complete (Flink's append OVER). A frame that looks ahead by
+time is complete once the watermark has passed that time, which `delay_until_final` waits for above the Over. A frame
+that looks ahead by rows is not handled here, because it may wait indefinitely. Row numbers do not change either, so the
+first rows of a partition stay first (Flink's first-row deduplication).
 
-All rows of a partition are in one shard, so that they stay in order even if more rows are due than one batch releases.
-The pass applies to sinks that want final rows, and below row patterns, whose rows must not change. It does not apply if
-rows may be late by `allowed_lateness`, nor to windows in the partition, which are final as a whole.
+All rows of a partition are in one shard, so they stay in order even if more rows are due than one batch releases. The
+pass applies if the sink accepts only final rows, and below row patterns, whose input rows must not change. It does not
+apply if `allowed_lateness` admits late rows, or if the partition contains a window, which becomes final as a whole.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from rowkind.service.plan.tree import Rules, changed
 
 
 def buffer_until_watermark(query: Query) -> Query:
-    """Buffer rows until the watermark below operators that order by time, if the sink wants final rows. Raises Refusal.
+    """Buffer rows until the watermark passes them, below operators that order by time and must emit final rows.
+
+    Raises Refusal if such a time may be NULL.
 
     >>> example(buffer_until_watermark, '''
     ...     SELECT item, LAG(price) OVER (PARTITION BY item ORDER BY at) AS before FROM bids''',
@@ -63,9 +66,9 @@ def _rank(tables: Tables, other: str, node: LogicalRank) -> LogicalRank:
 
 
 def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> LogicalInput | None:
-    """Return the input with its rows in the time order that the node asks for; None if there is no such order.
+    """Return the input with its rows in the time order that the node requires; None if there is no such order.
 
-    `other` is what else can be done if a time may be NULL, besides removing such rows.
+    `other` is a further remedy for a time that may be NULL, for the message. Raises Refusal.
     """
     if not node.order or node.order[0].descending:
         return None
@@ -98,7 +101,7 @@ def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> Log
 
 
 def _ahead(calls: Iterable[LogicalWindowCall]) -> int | None:
-    """Return how long after a row's time its results may change, in microseconds; None if no time bounds that."""
+    """Return how long after a row's time its results may change, in microseconds; None if there is no limit."""
     ends = [(call.frame.kind, call.frame.end) for call in calls]
     if any(end is None or (kind == "rows" and end > 0) for kind, end in ends):
         return None

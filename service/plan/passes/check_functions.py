@@ -1,4 +1,4 @@
-"""Check that functions of the job that are not deterministic are called only on rows that are never retracted.
+"""Check that the job's nondeterministic functions are called only on rows that are never retracted.
 
 A retraction passes through the same expressions as the row that it retracts, and must yield the same row.
 """
@@ -20,7 +20,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def check_functions(query: Query) -> Query:
-    """Check that a function of the job is deterministic where rows may be retracted. Raises Refusal.
+    """Check that the job's functions are deterministic wherever rows may be retracted. Raises Refusal.
 
     >>> example(check_functions, "SELECT order_id, roll(customer_id) AS points FROM orders",
     ...     code="def roll(sides): ...",
@@ -41,7 +41,7 @@ _AGAIN = {False: "a join computes it again", True: "MATCH_RECOGNIZE computes it 
 
 
 def _check_calls(aggregate: LogicalAggregate) -> None:
-    """Check that aggregate functions of the job can retract rows if their input may. Raises Refusal."""
+    """Check that the job's aggregate functions can retract rows if their input may retract rows. Raises Refusal."""
     for call in aggregate.calls.values():
         function = call.function
         if not isinstance(function, PythonFunction) or produced(aggregate.input.input) == "append":
@@ -61,10 +61,10 @@ def _check_calls(aggregate: LogicalAggregate) -> None:
 
 
 def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None, why: str) -> None:
-    """Check expressions over some rows. Raises Refusal.
+    """Check the functions that expressions over `rows` call. Raises Refusal.
 
-    In a join, and in a search for a pattern, `rows` is None: expressions are computed again even if rows are only
-    inserted.
+    In a join or a row pattern, `rows` is None: these compute expressions again even if rows are only inserted. `why`
+    says so in the message.
     """
     for expression in expressions:
         for call in expression.find_all(exp.Anonymous):

@@ -1,8 +1,8 @@
-"""Check what each mode of a sink requires of its query.
+"""Check that a query meets the requirements of its sink's mode.
 
-append    a result that is never updated or deleted from
-upsert    a key that is a unique key of the result and never NULL
-retract   nothing; a key, if there is one, only names the columns of the topic's key
+append    rows of the result are never updated or deleted
+upsert    the sink's key is a unique key of the result, and is never NULL
+retract   no requirement; a key, if there is one, only names the columns of the topic's key
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rowkind.service.plan.tree import inputs
 
 
 def check_sink(query: Query) -> Query:
-    """Check that the sink can take the result. Raises Refusal.
+    """Check that the sink can accept the query's result. Raises Refusal.
 
     >>> example(check_sink, "SELECT status, COUNT(*) AS n FROM orders GROUP BY status", sink="append")
     Refusal: an append sink accepts only inserts, but orders has mode retract, so its rows may be updated or
@@ -84,7 +84,7 @@ def _check_append(query: Query) -> None:
     changing = updating(query.root)
     if changing is None:
         return
-    # A Normalize has no place in the SQL: the rows that expire are those of the table or the operator below it.
+    # A Normalize does not appear in the SQL. The rows that expire are those of the table or operator below it.
     at = getattr(source(changing) if isinstance(changing, LogicalNormalize) else changing, "at", None)
     padded = isinstance(changing, LogicalJoin) and not changing.keeps_left
     if at is not None and (padded or isinstance(changing, LogicalLookup)):
@@ -141,11 +141,11 @@ _REMEDIES: Mapping[type[LogicalNode], Callable[[Query, Any], str]] = {
     LogicalTemporalFilter: _for_others,
     LogicalScan: _for_others,
 }
-"""Remedies for rows that change, by the lowest node that makes them change."""
+"""Remedies for rows that change, by the class of the lowest node that makes them change."""
 
 
 def _or_in_time(query: Query, rank: LogicalRank) -> str:
-    """Return how the rows of a rank by a time could be emitted only once."""
+    """Return advice on emitting each row of a rank that is ordered by time only once; empty if there is none."""
     order = rank.order[:1]
     if not order or order[0].descending or event_times(rank.input.input).get(order[0].column or "") is None:
         return ""
@@ -153,7 +153,7 @@ def _or_in_time(query: Query, rank: LogicalRank) -> str:
 
 
 def _in_order_of_time(query: Query, over: LogicalOver | LogicalRank) -> str:
-    """Return how an Over or a rank could receive its rows in a final order."""
+    """Return advice on how an Over or a rank can receive its rows in a final order."""
     first, once = over.order[0].column, ", so that each row is emitted once"
     if query.sink.emit == "changes":
         return f"remove `emit: changes`{once}"
@@ -173,7 +173,7 @@ def _in_order_of_time(query: Query, over: LogicalOver | LogicalRank) -> str:
 
 
 def _or_once(query: Query) -> str:
-    """Return how the rows could be emitted only once, if they are rows of windows."""
+    """Return advice on emitting each row only once, if rows belong to windows; empty if there is none."""
     if query.sink.emit == "changes" and final_at(query) is not None:
         return ", or remove `emit: changes`, so that each row is emitted once, when it is final"
     asked = " and ".join(f"`watermark: {each.column}` to table {each.table}" for each in without_watermark(query))

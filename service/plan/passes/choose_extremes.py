@@ -1,9 +1,10 @@
-"""Store one value for MAX of a column that only grows, and for MIN of one that only shrinks, even if rows are replaced.
+"""Store only one value for MAX of a column that only grows, and for MIN of a column that only shrinks.
 
-A count over inserts is only ever replaced by a larger one, so the greatest of such counts is never lost, and smaller
-values need not be stored. This applies within groups whose columns never change when a row is replaced. (Flink's
-monotonicity, extended to aggregates.) Over an append input every extreme stores one value anyway. So it does over
-sessions of an append input, which never lose a single row, only all of their rows together.
+This is possible even if rows are replaced. For example, a count over inserts is only ever replaced by a larger count.
+So the greatest of several such counts is never lost, and smaller values need not be stored. The columns of the group
+must not change when a row is replaced. (This is Flink's monotonicity, extended to aggregates.) Over an append input,
+every MAX and MIN stores one value in any case. So do those over sessions of an append input, which never lose a single
+row, only all of their rows together.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def choose_extremes(query: Query) -> Query:
-    """Mark the calls of MAX and MIN whose value is never retracted without a better one.
+    """Mark the calls of MAX and MIN whose value is never retracted unless a better one replaces it.
 
     >>> example(choose_extremes, '''
     ...     SELECT day, MAX(n) AS most

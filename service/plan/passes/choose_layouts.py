@@ -1,8 +1,8 @@
 """Choose how an operator stores each of its inputs.
 
-one row per key    the operator's key contains a unique key: at most one row under each key
-unique key         there is another unique key, which distinguishes the rows under one key
-multiset           no unique key is known: equal rows are counted
+one row per key    the operator's key contains a unique key, so each key has at most one row
+unique key         there is another unique key, which distinguishes rows with the same key
+multiset           no unique key is known, so equal rows are counted
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Choose how each rank stores its input.
 
-append       its input only inserts: rows that have fallen out of the range never come back
-improving    its input replaces rows by a unique key, no row is deleted, and none ever moves back in its partition
-retract      anything else: every row is kept, because a deletion may bring any of them into the range, or because
-             there is no upper bound
+append       the input only inserts rows, so rows that have dropped out of the range never return
+improving    the input replaces rows by a unique key and deletes none, and no replacement moves its row back
+retract      any other input, or no upper bound: every row is stored, because any row may move into the range
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def choose_rank_strategies(query: Query) -> Query:
-    """Choose how each rank stores its input, and record why.
+    """Choose how each rank stores its input, and record the reason.
 
     >>> example(choose_rank_strategies, '''
     ...     SELECT item, bidder FROM bids

@@ -1,8 +1,8 @@
-"""Bring conditions that compare NOW() with a time of the row into one form, before filters move.
+"""Rewrite conditions that compare NOW() with one of the row's times into a common form, before filters are moved.
 
-A condition compares NOW() by itself, or shifted by lengths of time, with an expression over the row alone. Each shift
-moves to the other side with the opposite sign. A shift by months cannot move: a month before NOW() may be earlier on
-the next day, so that rows that had left would come back.
+A condition compares NOW(), alone or shifted by intervals, with an expression over the row's columns. Each shift moves
+to the other side with the opposite sign, so that NOW() is alone. A shift by months is refused: NOW() minus a month may
+be an earlier time tomorrow than today, so rows that had left the result would return.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SIGNS: Mapping[type[exp.Expr], str] = {exp.GT: ">", exp.LT: "<", exp.GTE: ">=",
 
 
 def compare_with_clock(query: Query) -> Query:
-    """Bring every condition on NOW() into one form: a time of the row compared with NOW().
+    """Rewrite every condition on NOW() into a common form: a time of the row compared with NOW().
 
-    Raises Refusal for a condition without that form.
+    Raises Refusal for a condition that does not have this form.
 
     >>> example(compare_with_clock, "SELECT item FROM bids WHERE NOW() - INTERVAL '1' HOUR < at")
     Filter NOW() - INTERVAL '1' HOUR < bids.at
@@ -58,7 +58,7 @@ def _in_one_form(conjuncts: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
 
 
 def _parts(conjunct: exp.Expr) -> Sequence[exp.Expr]:
-    """Return a BETWEEN with NOW() as two comparisons, and any other condition as it is."""
+    """Split a BETWEEN that contains NOW() into two comparisons; return any other condition unchanged."""
     node = conjunct.unnest()
     if isinstance(node, exp.Between) and _has_clock(node):
         return (
@@ -69,7 +69,7 @@ def _parts(conjunct: exp.Expr) -> Sequence[exp.Expr]:
 
 
 def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
-    """Return the condition in its form. Raises Refusal."""
+    """Return a condition on NOW() in the common form. Raises Refusal if it does not have this form."""
     node = conjunct.unnest()
     clock = TODAY if any(is_today(each) for each in node.walk()) else NOW
     refusal = Refusal(
@@ -105,7 +105,7 @@ def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
 
 
 def _check_length(by: exp.Expr, clock: str, written: exp.Expr) -> None:
-    """Raise Refusal for months, which differ in length."""
+    """Raise Refusal if an interval contains months, which differ in length."""
     if isinstance(by, exp.Interval) and amount(by)[0]:
         raise Refusal(
             f"months cannot be added to or subtracted from {clock}: the result may be earlier on the next day, so rows "

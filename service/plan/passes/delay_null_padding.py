@@ -1,20 +1,22 @@
-"""Delay unmatched rows until no match can come: null-padded rows of interval joins, and the rows of anti joins.
+"""Delay unmatched rows until no match can arrive: null-padded rows of interval joins, and the rows of anti joins.
 
-A row that is emitted earlier would be retracted if a match came. So it waits until the interval has passed, and an
-outer interval join of inputs that only insert never retracts a row, as in Flink. A temporal filter right above the join
-buffers it; if its match comes meanwhile, the two cancel there. Pairs do not wait.
+An unmatched row that is emitted at once must be retracted if a match arrives later. So a temporal filter directly above
+the join buffers the row until its interval has passed. If a match arrives in the meantime, the row and its retraction
+cancel out in the filter. An outer interval join of inputs that only insert therefore never retracts a row, as in Flink.
+Matched pairs are not delayed.
 
-    LEFT JOIN        a null-padded row has no b.ts. It waits for a.ts
-    RIGHT JOIN       likewise
-    FULL JOIN        each of the two
-    anti join        all rows wait for a.ts
+    LEFT JOIN        a null-padded row waits for a.ts, because it has no b.ts
+    RIGHT JOIN       a null-padded row waits for b.ts
+    FULL JOIN        each null-padded row waits for the time that it has
+    anti join        every row waits for a.ts
 
-A row whose own time is NULL matches nothing, so its null-padded row need not wait.
+A row whose own time is NULL never matches, so it is emitted without waiting.
 
-With `emit: changes`, null-padded rows are emitted at once, and retracted when a match comes: after every batch, the
-result is that of the SQL over all rows so far.
+With `emit: changes`, unmatched rows are emitted at once and retracted when a match arrives. After every batch, the
+output then equals the query's result over all rows received so far.
 
-Below an inner or a semi join, rows without a time are removed: they match nothing, and no watermark passes them.
+On a side whose unmatched rows are not emitted, rows without a time are filtered out below the join: they never match,
+and no watermark ever passes them.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _WAITS = "#waits.{}"
 
 
 def delay_null_padding(query: Query) -> Query:
-    """Delay the unmatched rows of an interval join until no match can come, unless the sink wants changes.
+    """Delay the unmatched rows of an interval join until no match can arrive, unless the sink wants changes.
 
     >>> example(delay_null_padding, '''
     ...     SELECT item FROM bids b WHERE NOT EXISTS (
@@ -82,7 +84,7 @@ def _with_time(side: LogicalInput, time: str, *, stays: bool) -> LogicalInput:
 
 
 def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
-    """Return the join below a filter that releases a null-padded row once it has settled, allowed lateness included."""
+    """Return the join below a filter that releases unmatched rows once they have settled, allowed lateness included."""
     left, right, below = found.bounds.left, found.bounds.right, columns(join)
     settled = found.left.settled, found.right.settled
     assert settled[0] is not None, "both bounds are known"
@@ -97,7 +99,7 @@ def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
         if join.pads_right:
             later = settled[1] - settled[0] if join.pads_left else 0
             waits = waits.when(_is_null(left), _moment(right, below, later))
-        # It has the name of the user's column, because explain shows it.
+        # The name contains that of the user's column, because explain shows it.
         waiting = _WAITS.format((left if join.pads_left else right).rpartition(".")[2])
         input_ = LogicalProject(join, {name: resolved(name) for name in below} | {waiting: waits})
         time = past(waiting, settled[0] if join.pads_left else settled[1])
@@ -115,7 +117,7 @@ def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
 
 
 def _moment(name: str, below: Mapping[str, Type], later_us: int = 0) -> exp.Expr:
-    """Return a column's time as a TIMESTAMP, `later_us` microseconds later."""
+    """Return a column's time as a TIMESTAMP, plus `later_us` microseconds."""
     time: exp.Expr = resolved(name)
     if family(below[name]) != "timestamp":
         time = exp.cast(time, exp.DataType.build("TIMESTAMP"))

@@ -1,10 +1,10 @@
-"""Emit each result once, when it is final: `emit: final`, which an append sink of windows needs.
+"""Emit each result once, when it is final: for `emit: final`, and for append sinks of results that change.
 
-A row of a window is buffered until it can no longer change, which is when the watermark passes the end of the window.
-Any column that is derived from the time of a table will do, whatever the query computes.
+A window's row is buffered until it can no longer change, that is, until the watermark passes the window's end. Instead
+of a window's end, any column that is derived from a table's time can be used, whatever the query computes.
 
 If tables allow late rows (`passes.apply_allowed_lateness`), a row is emitted at the same time, and late rows correct it
-afterwards. An append sink cannot take such a result.
+afterwards. An append sink cannot accept such corrections.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from rowkind.service.plan.traits.partitioning import partitioning
 from rowkind.service.plan.tree import bottom_up, walk, with_inputs
 
 AT_ONCE = 500_000
-"""About how many rows one shard releases at a time, so that no batch has to carry all windows of a day."""
+"""About how many rows one shard releases at a time, so that no batch has to emit all windows of a day."""
 
 BY_THEIR_END = "use both window_start and window_end wherever rows of sessions are grouped, ranked or joined"
-"""Advice on results of sessions, which are final at their end. The start alone does not determine the end."""
+"""Advice on session results, which are final when the session ends. The start alone does not determine the end."""
 
 _ENDS = ("window_end", "session_end")
 
 
 def delay_until_final(query: Query) -> Query:
-    """Add a temporal filter below a sink that wants final rows only. Raises Refusal.
+    """Add a temporal filter below a sink that accepts only final rows. Raises Refusal if nothing makes rows final.
 
     >>> example(delay_until_final, '''
     ...     SELECT CAST(at AS DATE) AS day, COUNT(*) AS n FROM bids GROUP BY CAST(at AS DATE)''',
@@ -68,7 +68,7 @@ def delay_until_final(query: Query) -> Query:
         if asked:
             advice = f"give {asked}"
         elif produced(query.root) == "append":
-            # Rows do not change once they are emitted, such as those of a row pattern.
+            # Rows such as the matches of a row pattern do not change once they are emitted.
             return query
         elif has_sessions(query):
             advice = BY_THEIR_END
@@ -87,14 +87,14 @@ def delay_until_final(query: Query) -> Query:
 
 
 def final_at(query: Query) -> LogicalNode | None:
-    """Return the query with a filter that releases rows when they are final; None if nothing makes them final."""
+    """Return the plan with a filter that releases rows when they are final; None if nothing makes them final."""
     tables = timed_tables(query.root)
-    # The end of a window is preferred. If it is not a column any more, the start may be that of a longer window.
+    # A window's end is preferred. If no column has it any more, a start is used, which may be that of a longer window.
     return _held(query.root, tables, query, ends=True) or _held(query.root, tables, query, ends=False)
 
 
 def without_watermark(query: Query) -> list[TimeColumn]:
-    """Return the columns on which the windows of the result are based, and which have no watermark."""
+    """Return the time columns on which the result's windows are based, and which have no watermark."""
     node, tables = query.root, timed_tables(query.root)
     while not (times := event_times(node)) and isinstance(node, LogicalProject | LogicalFilter):
         node = node.input
@@ -105,7 +105,7 @@ def without_watermark(query: Query) -> list[TimeColumn]:
 
 
 def has_sessions(query: Query) -> bool:
-    """Whether there are sessions whose end a watermark can determine."""
+    """Whether the query has sessions whose end a watermark can determine."""
     sessions = (each for each in walk(query.root) if isinstance(each, LogicalSession))
     times = ((each.time, event_times(each.input.input).get(each.time)) for each in sessions)
     tables = timed_tables(query.root)
@@ -113,26 +113,29 @@ def has_sessions(query: Query) -> bool:
 
 
 def _is_sorted(root: LogicalNode) -> bool:
-    """Whether rows are buffered until they can be emitted in time order, and so are final."""
+    """Whether an ORDER BY buffers rows until they can be emitted in time order, and so are final."""
     below = root.input if isinstance(root, LogicalProject) else None
     return isinstance(below, LogicalTemporalFilter) and bool(below.order)
 
 
 def wants_final(node: LogicalNode, query: Query) -> bool:
-    """Whether the sink takes rows of this node only when they are final."""
+    """Whether the sink accepts the node's rows only when they are final."""
     updates = produced(node) != "append"
     return query.sink.emit == "final" or (query.sink.emit is None and query.sink.mode == "append" and updates)
 
 
 def where_final(query: Query, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """Return the plan, visited bottom-up where rows must be final: all of it for such a sink, else below patterns."""
+    """Return the plan, with `visit` applied bottom-up where rows must be final.
+
+    That is the whole plan if the sink accepts only final rows, and otherwise the nodes below row patterns.
+    """
     if wants_final(query.root, query):
         return bottom_up(query.root, visit)
     return below_matches(query.root, visit)
 
 
 def below_matches(node: LogicalNode, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """Return the plan, visited bottom-up below row patterns."""
+    """Return the plan, with `visit` applied bottom-up below row patterns."""
     if isinstance(node, LogicalMatch):
         return replace(node, input=replace(node.input, input=bottom_up(node.input.input, visit)))
     return with_inputs(node, lambda below: below_matches(below, visit))
@@ -143,7 +146,10 @@ def _takes_back(node: LogicalNode) -> bool:
 
 
 def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> LogicalNode | None:
-    """Return the node with a filter above its last operator, as high up as there is a time, or the end of a window."""
+    """Return the node with a filter as high up as a time column exists; None if there is no such column.
+
+    With `ends`, the time must be the end of a window or session.
+    """
     times = {name: time.final for name, time in event_times(node).items() if time.kind in _ENDS or not ends}
     found = [at for name, time in times.items() if (at := passed(tables, name, time)) is not None]
     if found:
@@ -160,7 +166,10 @@ def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> Log
 
 @dataclass(frozen=True)
 class _Holding:
-    """Rows are buffered until a clock has reached a time of theirs, and may be `corrected` afterwards."""
+    """The filter to add, which buffers rows until `clock` reaches the time `begins`. Late rows may correct them later.
+
+    `corrected` is true if they may. `at` is the place in the SQL.
+    """
 
     clock: Clock
     begins: ColumnTime
@@ -168,12 +177,12 @@ class _Holding:
     corrected: bool
 
     def over(self, node: LogicalNode) -> LogicalNode:
-        """Return a node with the filter."""
+        """Return the filter above a node."""
         reason = "rows are emitted once, when they are final"
         if self.corrected:
             reason = "rows are emitted when the watermark has passed them, and late rows correct them"
         final = not self.corrected
-        # A change that comes after a row is final can neither add to it nor retract it.
+        # A change that arrives after a row is final is late: it can neither update nor retract the row.
         late = Closing(self.clock, self.begins, self.begins) if final else None
         held = LogicalInput(node, closing=late)
         return LogicalTemporalFilter(held, self.clock, self.begins, None, final, reason, self.at, AT_ONCE)
@@ -194,7 +203,7 @@ def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
 
 
 def _computed_of(output: exp.Expr, time: ColumnTime) -> ColumnTime | None:
-    """Return the time of a column that is computed as `output`, as a time of the column that it is computed from."""
+    """Return a time of a column that is computed as `output`, in terms of the column that `output` reads."""
     match node := output.unnest():
         case exp.Column():
             return replace(time, column=node.name)

@@ -1,17 +1,17 @@
-"""Evict state by the watermark: if a key contains a time, rows before the watermark can change nothing any more.
+"""Evict state by the watermark: if a key contains a time, rows before the watermark can no longer change anything.
 
-    aggregate       a group column is derived from the time of a table: a window, a day, the time itself
-    rank            a column of the partition is
-    lookup          both sides have a time: of the right rows before it, the last of each key is kept
-    join            columns of the key are derived from times, on both sides: a join of windows
-    interval join   its condition bounds the time of one side by that of the other (`traits.time_bounds`)
-    session         the time of the row plus the gap; for the sake of other rows, a row is kept another gap longer, or
-                    until the end of its session if rows have that
-    aggregate       over sessions: the last time of each plus the gap
-    over            over final rows with frames that are lengths of time: the times of the rows themselves
+    aggregate       a group column is derived from a table's time: a window, a day, or the time itself
+    rank            a partition column is derived from a table's time
+    lookup          both sides have a time; of the right rows before the watermark, the last of each key is kept
+    join            key columns are derived from times on both sides, as in a join of windows
+    interval join   the condition bounds the time of one side by that of the other (`traits.time_bounds`)
+    session         a row is late after its time plus the gap; it is kept for another gap because other rows may need
+                    it, or until the end of its session if rows have that end
+    aggregate       over sessions, a group is evicted after the session's last time plus the gap
+    over            over final rows, if frames are lengths of time, a row is evicted by the times of later rows
 
-No further change can come for a key whose time the watermark has passed, so its state is evicted. A change that comes
-afterwards is late. A TTL, which only approximates this, is not needed there.
+Once the watermark has passed a key's time, no further change can arrive for that key, so its state is evicted. A change
+that arrives afterwards is late. This state needs no TTL, which would only approximate the same effect.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def timed_tables(root: LogicalNode) -> Tables:
 
 
 def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnTime] | None:
-    """Return by which clock, and from when on, no further row has the value of this column; None if that never is."""
-    # A window that ends exactly at the watermark gets no further row. For other times, a further row may still come.
+    """Return the clock, and the time on it from which no further row has this column's value; None if there is none."""
+    # A window that ends exactly at the watermark gets no further row. For any other time, one may still arrive.
     exclusive = time.kind in ("window_start", "window_end")
     later = ColumnTime(column, time.slack + (0 if exclusive else 1))
     if is_processing_time(time):
@@ -137,7 +137,7 @@ def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
 
 @dataclass(frozen=True)
 class Interval:
-    """The times by which an interval join evicts its rows, by a clock of both sides."""
+    """The times at which an interval join evicts its rows, on a clock that both sides share."""
 
     clock: Clock
     bounds: TimeBounds
@@ -146,7 +146,7 @@ class Interval:
 
 
 def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
-    """Return the interval of a join whose times have watermarks; None for others, and if windows evict its rows."""
+    """Return a join's interval if its times have watermarks; None for other joins, and if windows evict its rows."""
     if join.counts_right or _closed_join(join, tables) is not None:
         return None
     left, right = event_times(join.left.input), event_times(join.right.input)
@@ -162,9 +162,9 @@ def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
 
 
 def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
-    """Return the join with its interval; None if the interval evicts no rows.
+    """Return the join, with rows evicted by its interval; None if the interval evicts no rows.
 
-    Also None if a side that it does not evict has a TTL, which goes by the time of the batch.
+    Also None if a side that the interval does not evict has a TTL, because a TTL follows the batch time.
     """
     found = interval(join, tables)
     if found is None:
@@ -182,19 +182,19 @@ def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | No
 
 
 def past(column: str, later_us: int) -> ColumnTime:
-    """Return when a watermark has passed a time, and not only reached it."""
+    """Return the time from which a watermark has passed, and not only reached, a column's time plus `later_us`."""
     return ColumnTime(column, later_us + 1)
 
 
 def _both(one: Clock, other: Clock) -> Clock | None:
-    """Return the clock of two times; None if one is passed by watermarks, and the other by the wall clock."""
+    """Return the common clock of two times; None if one follows watermarks and the other the wall clock."""
     if bool(one.tables) != bool(other.tables):
         return None
     return replace(one, tables=tuple(dict.fromkeys(sorted([*one.tables, *other.tables]))))
 
 
 def _closed_lookup(tables: Tables, node: LogicalLookup) -> LogicalLookup:
-    """Return a lookup by time: a row of either side is late once the watermark of both has passed its time."""
+    """Return a lookup by time, in which a row of either side is late once the common watermark has passed its time."""
     match = node.match
     if match is None:
         return node
@@ -220,13 +220,13 @@ def _closed_session(tables: Tables, node: LogicalSession) -> LogicalSession:
         return replace(node, input=_closed(node.input, tables, node.partition))
     clock, late = at
     late = replace(late, later_us=late.later_us + node.gap)
-    # Rows that have the end of their session are kept until that end, which is not a time of their own.
+    # A row that has its session's end as a column is kept until that end, which is not the row's own time.
     kept = None if node.end is not None else replace(late, later_us=late.later_us + node.gap)
     return replace(node, input=_evicted(node.input, Closing(clock, late, kept)))
 
 
 def _ended(node: LogicalAggregate, tables: Tables) -> LogicalAggregate:
-    """Return an aggregate over sessions with the time when they end."""
+    """Return an aggregate over sessions with the time at which each session ends."""
     session = session_of(node)
     time = None if session is None else event_times(node).get(session.last)
     if session is None or time is None or (at := passed(tables, session.last, time.final)) is None:

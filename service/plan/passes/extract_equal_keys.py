@@ -1,11 +1,11 @@
-"""Make each `left = right` among the conditions of a join part of its key.
+"""Make each `left = right` in a join's condition a part of the join's key.
 
 Both sides are cast to the type in which Spark SQL compares them, so that equal values have equal key bytes: 1 = 1L, and
-1.0 = 1.00 as decimals. The rest of the condition is evaluated on pairs of rows.
+1.0 = 1.00 for decimals. The remaining conditions are evaluated on pairs of rows.
 
 A key is computed for every row of its side. If that may fail, as in `ON l.k <> 0 AND 10 / l.k = r.x`, the conditions
-before it guard it: the key is NULL where they are not true. Conditions on pairs cannot guard a key, and the equality is
-then evaluated on pairs as well.
+before the equality guard it: the key is NULL for rows on which they are not true. Conditions that read both sides
+cannot guard a key; the equality is then evaluated on pairs of rows too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Keyed = TypeVar("_Keyed", LogicalJoin, LogicalLookup)
 
 
 def extract_equal_keys(query: Query) -> Query:
-    """Take the equalities of a join out of its condition as its keys.
+    """Move the equalities in each join's condition into the join's keys.
 
     Raises Refusal for types that cannot be compared.
 
@@ -52,7 +52,7 @@ def extract_equal_keys(query: Query) -> Query:
 
 
 def extracted(node: LogicalNode) -> LogicalNode:
-    """Return a node with the equalities of all joins as keys. Raises Refusal for types that cannot be compared."""
+    """Return the node with the equalities of its joins as keys. Raises Refusal for types that cannot be compared."""
     return bottom_up(node, _visit)
 
 
@@ -63,7 +63,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def with_keys(node: _Keyed) -> _Keyed:
-    """Return a join with its equalities as keys. Raises Refusal for types that cannot be compared."""
+    """Return the join with its equalities as keys. Raises Refusal for types that cannot be compared."""
     left, right = columns(node.left.input), columns(node.right.input)
     below = by_name(left | right)
     keys: list[EqualKey] = []
@@ -81,7 +81,7 @@ def with_keys(node: _Keyed) -> _Keyed:
 
 
 def _key(condition: exp.Expr, left: exp.Expr, right: exp.Expr, below: Columns, *, null_safe: bool) -> EqualKey:
-    """Return the equality as a key, in the type as which both sides are compared."""
+    """Return the equality as a key, with the type to which both sides are cast for the comparison."""
     if too_wide([type_of(side, below) for side in (left, right)]):
         return EqualKey(Digits(this=left.copy()), Digits(this=right.copy()), STRING, null_safe)
     return EqualKey(left, right, _type(condition, left, right, below), null_safe)
@@ -94,7 +94,7 @@ def _guarded(
     *,
     null_safe: bool,
 ) -> tuple[exp.Expr, exp.Expr] | None:
-    """Return the operands of an equality as keys, guarded by the conditions before it; None if that is impossible."""
+    """Return an equality's operands, guarded by the conditions before it; None if they cannot be keys."""
     found: list[exp.Expr] = []
     for operand, own in zip(sides, columns_, strict=True):
         if not guards or not may_fail(operand):

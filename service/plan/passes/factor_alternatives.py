@@ -2,8 +2,8 @@
 
     (l.k = r.k AND l.v = 1) OR (l.k = r.k AND r.v > 2)      l.k = r.k AND (l.v = 1 OR r.v > 2)
 
-Then an equality that is written into every branch becomes a join's key, and a filter of one side can be pushed down.
-This is the distributive law, which also holds with NULLs. A condition that may fail stays where it is, because the
+Then an equality that is written in every branch can become a join key, and a filter on one side can be pushed down.
+This is the distributive law, which is also valid with NULLs. A condition that may fail stays where it is, because the
 conditions before it guard it.
 """
 
@@ -21,7 +21,7 @@ from rowkind.service.plan.tree import Conditions, with_conditions
 
 
 def factor_alternatives(query: Query) -> Query:
-    """Move the conditions that all alternatives of an OR have in common in front of it, as separate conditions.
+    """Move the conditions that all alternatives of an OR have in common out of the OR, in front of it.
 
     >>> example(factor_alternatives, '''
     ...     SELECT o.order_id, p.paid FROM orders o, payments p
@@ -51,7 +51,7 @@ def _factored(condition: exp.Expr) -> tuple[exp.Expr, ...]:
         return (condition,)
     rests = [[each for each in branch if each not in common] for branch in branches]
     if not all(rests):
-        # One of the alternatives has no other condition.
+        # One of the alternatives has no other condition, so nothing is left of the OR.
         return tuple(common)
     return (*common, exp.or_(*(exp.and_(*(each.copy() for each in rest)) for rest in rests)))
 

@@ -1,12 +1,12 @@
 """Turn conditions on NOW() into temporal filters, which insert and retract rows as time passes.
 
-    ts > NOW() - INTERVAL '1' DAY     until ts + 1 day
-    ts <= NOW()                       from ts on
-    d >= CURRENT_DATE                 until the day after d begins
+    ts > NOW() - INTERVAL '1' DAY     the row is in the result until ts + 1 day
+    ts <= NOW()                       the row is in the result from ts
+    d >= CURRENT_DATE                 the row is in the result until the day after d begins
 
-A condition that compares NOW() with an expression over the row says from when on the row is in the result, or until
-when. So a filter with such conditions becomes a temporal filter above a filter with the others. (As in Materialize,
-which has the same rule for such conditions: NOW() by itself on one side, with or without added intervals.)
+A condition that compares NOW() with an expression over the row determines when the row enters or leaves the result. So
+a filter with such conditions becomes a temporal filter above a filter with the other conditions. (Materialize has the
+same rule for such conditions: NOW() must be alone on one side, with or without added intervals.)
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
     guarded = [each for each in node.conjuncts[first:] if each not in timed and may_fail(each)]
     others = [each for each in node.conjuncts if each not in (*timed, *guarded)]
     types = [_type(each, below) for each in timed]
-    # If there is no time, the condition is not true. If the query moves the time out of range, that is an error.
+    # If the time is NULL, the condition is not true. If the query moves the time out of range, that is an error.
     others += [
         exp.Not(this=exp.Is(this=each.this.copy(), expression=exp.Null()))
         for each, type_ in zip(timed, types, strict=True)
@@ -93,7 +93,7 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
 
 @dataclass(frozen=True)
 class _Moment:
-    """A time of the row, `later_us` microseconds later, which may be after the last TIMESTAMP."""
+    """A time of the row plus `later_us` microseconds. The sum may be later than the last TIMESTAMP."""
 
     time: exp.Expr
     later_us: int
@@ -106,14 +106,14 @@ class _Moment:
 
 
 def _moment(condition: ClockCondition, type_: Type) -> _Moment:
-    """Return the moment from which on the condition is true, or from which on it is no longer true."""
+    """Return the moment from which the condition is true, or from which it is no longer true."""
     time, operator, later = condition.this.copy(), condition.args["operator"], condition.args["later"]
     after = operator in ("<", ">=")
     if condition.args["clock"] != TODAY:
         return _Moment(time, later + after)
     if family(type_) == "date" and later % DAY == 0:
         return _Moment(time, later + DAY * after)
-    # The first midnight that is after the time, or that is not before it.
+    # The first midnight after the time or, without `after`, the first one that is not before it.
     return _Moment(exp.cast(_Moment(time, later + DAY - (not after)).stamp, exp.DataType.build("DATE")), 0)
 
 
@@ -124,7 +124,10 @@ def _column(
     outputs: dict[str, exp.Expr],
     names: set[str],
 ) -> ColumnTime | None:
-    """Return the column with the time when all of these moments have come, or one of them; add it if there is none."""
+    """Return a column with the latest or earliest of these moments, as `of_all` says; None if there are none.
+
+    If no column has that time yet, one is added to `outputs`.
+    """
     if not times:
         return None
     if len(times) == 1 and (found := moved_column(times[0].time)) is not None:

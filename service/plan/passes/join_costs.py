@@ -1,7 +1,8 @@
-"""Costs of the orders in which inner joins can run, and the order that costs least.
+"""Costs of the orders in which inner joins can run, and a search for the cheapest order.
 
-An order joins one input after the other with the result so far. The best way to a set of inputs is found from the sets
-with one input less (Selinger et al., Access Path Selection, 1979), for each way in which its rows may be partitioned.
+An order joins one input after the other to the result so far. The best order for a set of inputs is found from those
+for the sets with one input fewer (Selinger et al., Access Path Selection, 1979), separately for each way in which the
+rows may be partitioned.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from rowkind.service.plan.traits.join_graph import Inputs, JoinGraph, JoinSize, 
 from rowkind.service.plan.traits.partitioning import partitioning
 
 Parts = tuple[frozenset[str], ...] | None
-"""The partitioning of rows: the columns that hold each part of the key; None if there is no key."""
+"""How rows are partitioned: the columns that hold each part of the key; None if there is no key."""
 
 
 class Cost(NamedTuple):
-    """The cost of an order; less is better.
+    """The cost of an order; lower is better.
 
-    `crosses` counts joins without an equality. `rows` are the sizes of the stored intermediate results, the greatest
-    first. `restless` counts intermediate results that contain groups or ranks, which change with most rows.
+    `crosses` counts joins without an equality. `rows` are the sizes of the stored intermediate results, the largest
+    first. `restless` counts intermediate results that contain groups or ranks, which change with most rows. `shuffles`
+    counts the inputs that must be shuffled.
     """
 
     crosses: int
@@ -49,7 +51,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """The partitioning that a consumer wants: by these columns in this order, or for a sink by any of them."""
+    """The partitioning that a consumer wants: by these columns in this order, or, with `by_any`, by any of them."""
 
     columns: tuple[str, ...]
     by_any: bool = False
@@ -64,7 +66,7 @@ class Wanted:
 
 
 def is_free(node: LogicalNode) -> bool:
-    """Whether a join may change places with other such joins."""
+    """Whether a node is a join that may be reordered with other such joins."""
     return (
         isinstance(node, LogicalJoin)
         and node.kind == "inner"
@@ -75,7 +77,7 @@ def is_free(node: LogicalNode) -> bool:
 
 
 def by_columns(keys: Sequence[exp.Expr]) -> Wanted | None:
-    """Return the partitioning by these expressions, if all of them are columns."""
+    """Return the partitioning by these expressions; None if one of them is not a column."""
     return Wanted(tuple(each.unnest().name for each in keys)) if keys and all(map(is_column, keys)) else None
 
 
@@ -85,13 +87,13 @@ def is_column(expression: exp.Expr) -> bool:
 
 
 def told(cost: Cost, wanted: Wanted | None, parts: Parts) -> Cost:
-    """Return a cost with the shuffle to the consumer."""
+    """Return the cost plus the shuffle to the consumer, if one is needed."""
     return cost._replace(shuffles=cost.shuffles + (wanted is not None and not wanted.takes(parts)))
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search for the best order of a join graph, by the best way to each set of inputs."""
+    """A search for the best order of a join graph, built from the best order for each set of inputs."""
 
     graph: JoinGraph
 
@@ -105,9 +107,9 @@ class Search:
         return self._joined(left, right, node.condition)
 
     def best(self, before: Cost, wanted: Wanted | None) -> tuple[Cost, tuple[int, ...]]:
-        """Return the cost of the best order, and the order.
+        """Return the cost of the best order, and the order itself.
 
-        The order has no more shuffles than before, unless it has fewer crosses.
+        It has no more shuffles than the written order, whose cost is `before`, unless it has fewer crosses.
         """
         count = len(self.graph.nodes)
         ways: dict[Inputs, dict[tuple[Parts, int], tuple[Cost, tuple[int, ...]]]] = {
@@ -158,7 +160,7 @@ class Search:
             taken = (by := by_columns(keys)) is not None and by.takes(below)
             shuffles += not taken
             if taken and below is not None:
-                # The key is equal to the key by which the rows were partitioned before.
+                # The key equals the one by which the rows are already partitioned, so the columns of both hold it.
                 parts = [one | other for one, other in zip(parts, below, strict=True)]
             if inputs.bit_count() == 1 and self._needs_old_rows(inputs, keys):
                 # The input needs a Normalize, which has its own stage.
@@ -177,7 +179,7 @@ class Search:
         return set().union(*(columns(self.graph.nodes[number]) for number in numbers(inputs)))
 
     def _needs_old_rows(self, one: Inputs, keys: Sequence[exp.Expr]) -> bool:
-        """Whether an input leaves out old rows that a join by these keys does not find."""
+        """Whether an input leaves out old rows that a join by these keys cannot find itself."""
         node = self.graph.nodes[one.bit_length() - 1]
         unique = frozenset[str]().union(*self.graph.unique[one.bit_length() - 1])
         return leaves_out_old_rows(node) and not all(reads(each) <= unique for each in keys)

@@ -1,11 +1,12 @@
-"""Join several ranks over the same rows in different orders: the result has the rows that are in all ranks.
+"""Join several ranks over the same rows in different orders. The result has the rows that are in all ranks.
 
     ROW_NUMBER() OVER (ORDER BY a) AS n, RANK() OVER (ORDER BY b) AS m … WHERE n <= 2 AND m <= 3
                                             rank by a JOIN rank by b, on the columns that identify a row
 
-A row is identified by its unique key, or else by all its columns. Equal rows have the same RANK, so each row of such a
-rank is taken once. ROW_NUMBER gives equal rows different numbers, by the order of their arrival in every rank. If
-several ranks have a ROW_NUMBER, equal rows are counted in each, and the first in one rank is the first in another.
+A row is identified by its unique key or, if there is none, by all its columns. Equal rows have the same RANK, so a rank
+without ROW_NUMBER contributes each distinct row once. ROW_NUMBER gives equal rows different numbers, in the order of
+their arrival. If several ranks have a ROW_NUMBER, equal rows are counted in each, so that the first of them in one rank
+is joined with the first of them in the other.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 
 
 def over_same_rows(node: LogicalNode) -> tuple[list[LogicalWindow], LogicalNode]:
-    """Return the consecutive windows that number the same rows, each moved directly over these rows, and the rows.
+    """Return the consecutive windows that number the same rows, each placed directly over these rows, and the rows.
 
-    Conditions between two windows remove whole partitions of the upper one, and are not applied below the lower one. A
-    condition that reads a number changes the rows, so the windows above it and below it do not number the same ones.
+    A condition between two windows removes whole partitions of the upper window, and does not apply to the rows of the
+    lower window. A condition that reads a number changes the rows, so the windows above and below it do not number the
+    same rows.
     """
     between = isinstance(node, LogicalFilter) and isinstance(node.input, LogicalFilter | LogicalWindow)
     if not isinstance(node, LogicalWindow | LogicalFilter) or not (between or isinstance(node, LogicalWindow)):
@@ -79,7 +81,7 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
 
 
 def _with_copies(rank: LogicalRank, identity: tuple[str, ...]) -> LogicalNode:
-    """Return the rank's rows, each with its place among equal rows. The rank starts at 1, so that all of them count."""
+    """Return the rank's rows, each numbered among equal rows. The rank starts at 1, so that all of them are counted."""
     whole = replace(rank, ranking=replace(rank.ranking, first=1), condition=(), asked={})
     counted = LogicalRank(
         LogicalInput(whole),
@@ -116,7 +118,7 @@ def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identi
 
 
 def _number(rank: LogicalRank, function: RankFunction) -> str:
-    """Return the column with the number that a function of the rank computes."""
+    """Return the name of the column with the number that a function of the rank computes."""
     return next(name for name, each in rank.numbers.items() if each == function)
 
 
@@ -125,6 +127,6 @@ def _copy(rank: LogicalRank) -> str:
 
 
 def _beside(name: str, rank: LogicalRank) -> str:
-    """Return another name for a column of the rows that is joined with itself, under the same path."""
+    """Return a second name, under the same path, for a column that is on both sides of the join."""
     path, _, column = name.rpartition(".")
     return ".".join(part for part in (path, next(iter(rank.numbers)).rpartition(".")[2], column) if part)

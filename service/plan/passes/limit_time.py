@@ -1,11 +1,12 @@
-"""Set how long each input of an operator is stored: by a STATE_TTL hint, else the table's `ttl`, else the job's.
+"""Set how long operators store each input: by a STATE_TTL hint, else by the table's `ttl`, else by the job's `ttl`.
 
-A hint names a table or a derived table by its alias. It applies to the operators that read this input first. If all
-rows of an input are retracted when they expire (`passes.retract_expired_rows`), it has no TTL: its rows are stored
-until they are retracted.
+A hint names a table or a derived table by its alias. It applies to the first operator that reads this input. If all
+rows of an input are retracted when they expire (`passes.retract_expired_rows`), the input has no TTL: its rows are
+stored until they are retracted.
 
-Rows still count as those of their table above nodes that only delay them, such as a filter that waits for a watermark,
-and in a union with rows of other tables, where the longest TTL applies. An aggregate in two steps has one TTL for both.
+A node that only delays rows, such as a filter that waits for a watermark, does not change which table's TTL applies to
+them. In a union of several tables, the longest of their TTLs applies. The two steps of a split aggregate have the same
+TTL.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ _Limit = Callable[[LogicalInput], LogicalInput]
 
 
 def _join(limit: _Limit, node: LogicalJoin) -> LogicalJoin:
-    # If right rows are counted, they have no TTL: the count would not know whether an expired row is part of it.
+    # Right rows that are counted have no TTL: the count does not show whether an expired row is still part of it.
     return replace(node, left=limit(node.left), right=node.right if node.counts_right else limit(node.right))
 
 
 def _lookup(limit: _Limit, node: LogicalLookup) -> LogicalLookup:
-    # A version stays valid at its time, however old it is, and a result of a lookup by arrival is never revised.
+    # A version stays valid for its time, however old it is, and the result of a lookup by arrival is never revised.
     return replace(node, right=limit(node.right)) if node.match is None else replace(node, left=limit(node.left))
 
 
@@ -88,7 +89,7 @@ def _unary(limit: _Limit, node: LogicalUnary) -> LogicalUnary:
 
 
 def _limited(query: Query, told: bool, side: LogicalInput) -> LogicalInput:
-    """Return the side with its TTL; `told`: some rows of the query are retracted when they expire."""
+    """Return the side with its TTL. `told` is true if some rows of the query are retracted when they expire."""
     called = alias(side.input)
     hints = [
         hint.ttl_ms
@@ -101,7 +102,7 @@ def _limited(query: Query, told: bool, side: LogicalInput) -> LogicalInput:
 
 
 def _declared(node: LogicalNode, query: Query) -> int | None:
-    """Return the TTL of the tables whose rows these are, each its own or the job's; for other rows, the job's."""
+    """Return a node's TTL: its table's own, the longest of a union's inputs, or else the job's. None means no TTL."""
     below = source(node)
     if isinstance(below, LogicalUnion):
         each = [_declared(one, query) for one in below.inputs]
@@ -111,13 +112,13 @@ def _declared(node: LogicalNode, query: Query) -> int | None:
 
 
 def _is_second_step(node: LogicalAggregate) -> bool:
-    """Whether an aggregate is the second step of the aggregate below it (`passes.split_distinct`)."""
+    """Whether an aggregate is the second of two steps, the first of which is below it (`passes.split_distinct`)."""
     partial = any(name.endswith(("#first", "#between")) for call in node.calls.values() for name in call.arguments)
     return isinstance(base(node.input.input), LogicalAggregate) and (partial or node.split_distinct)
 
 
 def check_numbers(query: Query) -> Query:
-    """Check that numbers of ranks whose rows expire can be stored. Raises Refusal for numbers that are too large.
+    """Check that ranks with a TTL can store their row numbers. Raises Refusal for row numbers that are too large.
 
     >>> example(check_numbers, '''
     ...     SELECT /*+ UNBOUNDED_RANK */ order_id, RANK() OVER (PARTITION BY status ORDER BY amount) AS n

@@ -2,15 +2,15 @@
 
     SELECT … FROM (SELECT id, name FROM customers) a … JOIN (SELECT id, city FROM customers) b ON …
 
-Two Normalizes of the table, one with names and one with cities, become one with both. Then the joins above them may
-become one, and so on. Two aggregates by the same columns become one with the calls of both. A graph has one operator
-for all nodes that compute the same (`service.physical.graph`), with a calc at its exit for each consumer. This pass
-makes nodes compute the same.
+Two Normalizes of the table, one with names and one with cities, become one with both columns. Then the joins above them
+may be merged as well, and so on. Two aggregates with the same group columns become one with the calls of both. The
+physical graph has one operator for all nodes that compute the same result (`service.physical.graph`), with a calc at
+its output for each consumer. This pass makes nodes compute the same result, so that they become one operator.
 
-It saves the state of all operators but one, if that one stores no more rows than each of them did: a key or a digest
-distinguishes the rows of each, or one of them already has all the columns. Otherwise, rows that are equal in the
-columns of each, and are stored once with a count, would become different. A view that is used several times stays as it
-is, because other queries share it.
+Merging saves the state of all operators but one, if the merged operator stores no more rows than each of them did: a
+key or a row digest distinguishes the rows of each operator, or one of the operators already has all the columns.
+Otherwise, rows that are equal in the columns of one operator, and are stored once with a count, would become different
+rows. A view that is used several times is left unchanged, because other queries share it.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from rowkind.service.plan.tree import inputs, sides, with_inputs
 
 _Operator = LogicalNormalize | LogicalJoin | LogicalRank | LogicalAggregate
 _Column = tuple[str, exp.Expr]
-"""The name of a column where it was found, and its meaning."""
+"""A column's name in the operator where it was found, and the column's meaning."""
 _Call = tuple[str, LogicalAggregateCall]
-"""The name of a call where it was found, and the call over the meanings of columns."""
+"""A call's name in the aggregate where it was found, and the call with its columns replaced by their meanings."""
 
 
 @dataclass(frozen=True)
 class _United:
-    """The columns of each side and the calls of operators with one canonical form, by their meaning."""
+    """The columns of each side, and the calls, of all operators with the same canonical form, by their meaning."""
 
     sides: tuple[Mapping[str, _Column], ...]
     calls: Mapping[str, _Call]
 
 
 def merge_equivalent_operators(query: Query) -> Query:
-    """Make operators equal that differ only in which columns are read, if that saves state.
+    """Make operators equal if they differ only in which columns are read, and if that saves state.
 
     >>> example(merge_equivalent_operators, '''
     ...     SELECT a.name, b.country FROM (SELECT customer_id, name FROM customers) a
@@ -96,7 +96,7 @@ def merge_equivalent_operators(query: Query) -> Query:
 
 
 def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
-    """Return the operators of the plan by what they compute, inputs first."""
+    """Return the plan's operators, grouped by what they compute, inputs first."""
     found: dict[str, dict[int, _Operator]] = defaultdict(dict)
     for node in _open(root):
         if isinstance(node, _Operator):
@@ -105,13 +105,13 @@ def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
 
 
 def _is_plain(node: _Operator) -> bool:
-    """Whether no column and no call of an operator has two names."""
+    """Whether each column and each call of an operator has only one name."""
     plain = all(len(_carried(side)) == len(side.carried) for side in sides(node))
     return plain and (not isinstance(node, LogicalAggregate) or len(_calls(node)) == len(node.calls))
 
 
 def _open(node: LogicalNode) -> Iterator[LogicalNode]:
-    """Yield the nodes of the plan, except those inside views that are planned on their own."""
+    """Yield the nodes of the plan, except those inside views that are planned separately."""
     if not (isinstance(node, LogicalProject) and node.stands):
         for each in inputs(node):
             yield from _open(each)
@@ -146,14 +146,14 @@ def _calls(node: LogicalAggregate) -> Mapping[str, _Call]:
 
 
 def _over(call: LogicalAggregateCall, names: Mapping[str, str]) -> LogicalAggregateCall:
-    """Return the call over columns of other names."""
+    """Return the call with its columns renamed."""
     order = tuple(each if each.column is None else replace(each, column=names[each.column]) for each in call.order)
     filter_ = None if call.filter is None else names[call.filter]
     return replace(call, arguments=tuple(names[each] for each in call.arguments), order=order, filter=filter_)
 
 
 def _pays(nodes: Sequence[_Operator], both: _United) -> bool:
-    """Whether some of the operators differ, and one with all columns stores no more rows than each of them."""
+    """Whether the operators differ, and one operator with all columns stores no more rows than each of them."""
     aggregates = [node for node in nodes if isinstance(node, LogicalAggregate)]
     if aggregates:
         return any(_calls(node).keys() != both.calls.keys() for node in aggregates)
@@ -168,7 +168,7 @@ def _pays(nodes: Sequence[_Operator], both: _United) -> bool:
 
 
 def _tells_rows_apart(side: LogicalInput) -> bool:
-    """Whether all rows of an input are different: by its layout, by a key that it carries, or by digests."""
+    """Whether an input's layout, a key that it carries, or row digests distinguish all of its rows."""
     scan = bare_scan(side.input)
     digested = scan is not None and not scan.source.primary_key and scan.source.may_retract_unsent
     keyed = side.layout != "multiset" or any(key.issubset(side.carried) for key in unique_keys(side.input))
@@ -176,7 +176,7 @@ def _tells_rows_apart(side: LogicalInput) -> bool:
 
 
 def _has(node: _Operator, both: _United, united: Mapping[str, _United]) -> bool:
-    """Whether an operator can get all columns from below, where the operators in `united` already have theirs."""
+    """Whether an operator's inputs can supply all columns, given that the operators in `united` have all of theirs."""
     return all(
         _reaches(side.input, meaning, united)
         for side, wanted in zip(sides(node), both.sides, strict=True)
@@ -194,7 +194,7 @@ def _reaches(node: LogicalNode, meaning: exp.Expr, united: Mapping[str, _United]
 
 
 def _widened(node: LogicalNode, both: _United, suffix: str) -> LogicalNode:
-    """Return the operator with all columns and calls. New ones keep the name they were found under, plus `suffix`."""
+    """Return the operator with all columns and calls. A new one has the name that it was found under, plus `suffix`."""
     if isinstance(node, LogicalJoin):
         left, right = (_side(side, wanted, suffix) for side, wanted in zip(node.sides, both.sides, strict=True))
         return replace(node, left=left, right=right)
@@ -217,7 +217,7 @@ def _side(side: LogicalInput, wanted: Mapping[str, _Column], suffix: str) -> Log
 
 
 def _with(node: LogicalNode, name: str, meaning: exp.Expr) -> tuple[LogicalNode, str]:
-    """Return the node with a column of this meaning, and its name: `name` if the column is new."""
+    """Return the node with a column that has this meaning, and the column's name: `name` if the column is new."""
     known = {meant(each): own for own, each in canonical_form(node).columns.items()}
     match node:
         case LogicalScan() if meant(meaning) == ARRIVAL:

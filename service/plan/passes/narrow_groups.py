@@ -1,8 +1,8 @@
-"""Group by the start of a window alone where the SQL groups by its start and end: the end follows from the start.
+"""Group only by a window's start if the SQL groups by its start and end, because the end follows from the start.
 
     GROUP BY window_start, window_end, k      window_start + size AS window_end … GROUP BY window_start, k
 
-Keys become shorter, and a filter on the end becomes one on the start.
+This shortens keys, and turns a filter on the end into a filter on the start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def narrow_groups(query: Query) -> Query:
-    """Drop group columns that follow from other group columns: a window's end follows from its start.
+    """Drop group columns that follow from other group columns, as a window's end follows from its start.
 
     >>> example(narrow_groups, '''
     ...     SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '10' MINUTE))
@@ -49,7 +49,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
             others = {other: each for other, each in meanings.items() if other != name and other not in found}
             told = _told_by(meant, others)
             if reads(told) <= others.keys():
-                # Columns that were computed from this column are now computed from the columns below it.
+                # Dropped columns that were computed from this column now read the columns that determine it.
                 found = {each: substitute(by, {name: told}) for each, by in found.items()} | {name: told}
     if not found:
         return node
@@ -58,6 +58,6 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def _told_by(meant: exp.Expr, others: dict[str, exp.Expr]) -> exp.Expr:
-    """Return an expression with columns in place of the expressions that they mean."""
+    """Return the expression `meant`, with each part that another column stands for replaced by that column."""
     by = {each: name for name, each in others.items()}
     return meant.transform(lambda each: resolved(by[each.unnest()]) if each.unnest() in by else each)

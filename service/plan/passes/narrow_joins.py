@@ -1,7 +1,7 @@
 """Turn outer joins into inner joins where a condition above removes all null-padded rows.
 
-A condition above that is never true of a padded row (`p.paid > 10` above a LEFT JOIN of p) removes every
-null-padded row. The inner join needs no match counts, and filters can be pushed into both of its sides.
+For example, `p.paid > 10` above a LEFT JOIN of p is never true for a null-padded row, so it removes all of them. An
+inner join needs no match counts, and filters can be pushed into both of its sides.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _FEWER: dict[PhysicalJoinKind, dict[tuple[bool, bool], PhysicalJoinKind]] = {
     "right": {(True, False): "inner", (True, True): "inner"},
     "full": {(True, False): "left", (False, True): "right", (True, True): "inner"},
 }
-"""The remaining join kind, by join kind and by whether padded left and padded right columns are rejected."""
+"""The narrower join kind, by the written kind and by whether a padded left and a padded right side are rejected."""
 
 
 def narrow_joins(query: Query) -> Query:
-    """Make an outer join inner, left or right where a condition above it rejects the null-padded rows.
+    """Turn an outer join into an inner, left or right join if a condition above it rejects the null-padded rows.
 
     >>> example(narrow_joins, '''
     ...     SELECT o.order_id, p.paid FROM orders o LEFT JOIN payments p ON o.order_id = p.order_id
@@ -57,7 +57,7 @@ def narrow_joins(query: Query) -> Query:
 
 
 def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
-    """Return the node narrowed. The conditions `above` remove each of its rows for which they are not true."""
+    """Return the node with narrower joins. A row for which a condition in `above` is not true is removed downstream."""
     match node:
         case LogicalFilter():
             return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
@@ -79,7 +79,7 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
 
 
 def _narrow_first(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
-    """Return the node over narrowed inputs: the first by these conditions, another one by none."""
+    """Return the node over inputs with narrower joins. The conditions `above` apply to the first input only."""
     own = iter([above])
     return with_inputs(node, lambda each: _narrow(each, next(own, ())))
 
@@ -93,7 +93,7 @@ def _narrow_expand(node: LogicalExpand, above: Sequence[exp.Expr]) -> LogicalNod
 
 
 def _about(above: Sequence[exp.Expr], group: AbstractSet[str]) -> list[exp.Expr]:
-    """Return the conditions that remove whole groups or partitions."""
+    """Return the conditions that read only `group` columns, and so remove whole groups or partitions."""
     return [each for each in above if reads(each) and reads(each) <= group]
 
 
@@ -101,7 +101,7 @@ def _narrow_join(node: LogicalJoin, above: Sequence[exp.Expr]) -> LogicalJoin:
     left, right = set(columns(node.left.input)), set(columns(node.right.input))
     rejected = any(rejects(each, left) for each in above), any(rejects(each, right) for each in above)
     kind = _FEWER.get(node.kind, {}).get(rejected, node.kind)
-    # A row for which the ON condition can never be true matters only to a join that emits it null-padded.
+    # A row for which the ON condition is never true has no match, so it matters only if unmatched rows are emitted.
     to_left = [*(() if kind in ("right", "full") else above)]
     to_left += node.condition if kind in ("inner", "right", "semi") else ()
     to_right = [*(above if kind in ("inner", "right") else ())]

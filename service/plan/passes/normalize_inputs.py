@@ -1,22 +1,24 @@
 """Add a Normalize where a consumer needs old rows that a table does not send.
 
-An upsert table never says which row an update replaces. A retract table with a primary key may send a bare +U, or
-retract a row that was not there, unless the job marks the table as exact. That does no harm if the consumer finds the
-old row itself, by a key that no update can change (FLINK-38579 shows what happens otherwise). In other cases the old
-row would stay indefinitely. So a Normalize between the two stores the table's rows and adds the missing old rows.
+An upsert table never sends the row that an update replaces. A retract table with a primary key may send a +U without a
+-U, or retract a row that it has not sent, unless the job marks the table as exact. This does no harm if the consumer
+finds the old row itself, by a key that no update can change (FLINK-38579 shows what happens otherwise). In other cases,
+the old row would remain indefinitely. A Normalize between the table and the consumer then stores the table's rows and
+adds the missing old rows.
 
-A retract table without a primary key may also retract rows that were not there. A join or a rank finds its rows by
-their content, and so notices it (`passes.add_row_digests`); an aggregate, a union and a retract topic do not.
+A retract table without a primary key may also retract rows that it has not sent. A join or a rank notices this, because
+it finds rows by their content (`passes.add_row_digests`). An aggregate, a union or a retract topic does not notice it,
+so it needs a Normalize.
 
-Such a table also needs a Normalize if a row may be equal to one with other bytes: with a DOUBLE that is 0.0 or -0.0, or
-a map in another order. A digest only compares the columns that the query does not read, and such values are equal in
-it.
+Such a table also needs a Normalize if equal rows may differ in bytes, because the query reads a DOUBLE, which may be
+0.0 or -0.0, or a map, whose entries may be in any order. A row digest does not help: it compares only the columns that
+the query does not read, and it treats such values as equal.
 
-A table that a truncation empties always has a Normalize: only an operator that stores all rows knows which ones a
-truncation deletes.
+A table that a truncation empties always has a Normalize, because only an operator that stores all rows knows which rows
+a truncation deletes.
 
-A node that splits rows into several must know the old row too, because each of its parts must be retracted. For a row
-that was not there, no part may be retracted.
+A node that splits a row into several rows also needs the old row, because each of its parts must be retracted. If a row
+was never sent, none of its parts may be retracted.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ from rowkind.service.plan.tree import Rules, rewritten, walk, with_inputs
 
 
 def normalize_inputs(query: Query) -> Query:
-    """Add a Normalize above each table whose consumer needs old rows that the table does not send. Raises Refusal.
+    """Add a Normalize above each table whose consumer needs old rows that the table does not send.
+
+    Raises Refusal for a lookup by time that reads versions of a table that may be truncated.
 
     >>> example(normalize_inputs, "SELECT country, COUNT(*) AS n FROM customers GROUP BY country")
     Scan customers
@@ -60,7 +64,7 @@ def normalize_inputs(query: Query) -> Query:
 
 
 def _emptied(node: LogicalNode) -> LogicalNode:
-    """Return the node with a Normalize above each table that may be truncated, since it knows all rows to retract."""
+    """Return the node with a Normalize above each table that may be truncated, so that its rows can be retracted."""
     versions = isinstance(node, LogicalLookup) and node.match is not None and node.match.versions
     if isinstance(node, LogicalLookup) and versions and _truncates(node.right.input):
         raise Refusal(
@@ -75,20 +79,20 @@ def _emptied(node: LogicalNode) -> LogicalNode:
 
 
 def _truncates(node: LogicalNode) -> bool:
-    """Whether these are rows of a table that a truncation empties."""
+    """Whether the node has the rows of a table that a truncation empties."""
     scan = bare_scan(node)
     return scan is not None and scan.source.truncates
 
 
 def _projected(node: LogicalNode) -> bool:
-    """Whether a projection, which need not keep the key, is among the filters above a table."""
+    """Whether the filters are above a projection, which may drop the key."""
     while isinstance(node, LogicalFilter):
         node = node.input
     return isinstance(node, LogicalProject)
 
 
 def _varied(query: Query) -> frozenset[str]:
-    """Return the scans, by path, that read a column whose equal values may have different bytes."""
+    """Return the paths of the scans that read a column whose equal values may differ in bytes."""
     scans = (node for node in walk(prune_columns(query).root) if isinstance(node, LogicalScan))
     return frozenset(scan.path for scan in scans if any(scan.source.declared.type(name).varies for name in scan.used))
 
@@ -109,7 +113,7 @@ def _unary(varied: frozenset[str], node: LogicalUnary) -> LogicalUnary:
 
 
 def _whole(reason: str, node: LogicalExpand | LogicalUnion) -> LogicalNode:
-    """Return a node without state over inputs whose rows are exact."""
+    """Return a stateless node, with a Normalize below it wherever an input is not exact."""
     return with_inputs(node, lambda below: _normalized(below, reason) if _is_inexact(below) else below)
 
 
@@ -135,7 +139,7 @@ def _side(varied: frozenset[str], side: LogicalInput, reason: str, *, counted: b
 
 
 def _alike(varied: frozenset[str], side: LogicalInput) -> LogicalInput:
-    """Return the side, with a Normalize that finds its rows if equal rows may have different bytes."""
+    """Return the side, with a Normalize that finds its rows if equal rows may differ in bytes."""
     scan = bare_scan(side.input)
     if scan is None or scan.path not in varied or scan.source.primary_key or not _unchecked(side.input):
         return side
@@ -143,7 +147,7 @@ def _alike(varied: frozenset[str], side: LogicalInput) -> LogicalInput:
 
 
 def finds_old_rows(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
-    """Whether a join finds the row that an update of this side replaces, or receives it."""
+    """Whether a join receives the old row of each update on this side, or can find it itself."""
     return not leaves_out_old_rows(side.input) or keeps_key(join, side)
 
 
@@ -154,13 +158,13 @@ def _join_side(varied: frozenset[str], join: LogicalJoin | LogicalLookup, side: 
 
 
 def leaves_out_old_rows(node: LogicalNode) -> bool:
-    """Whether updates may come without the old row."""
+    """Whether updates may arrive without the old row."""
     scan = bare_scan(node)
     return scan is not None and scan.source.replaces and not scan.source.exact and not is_empty(node)
 
 
 def _unchecked(node: LogicalNode) -> bool:
-    """Whether rows that are not there may be retracted."""
+    """Whether the node may retract rows that it has not sent."""
     scan = bare_scan(node)
     return scan is not None and scan.source.may_retract_unsent and not is_empty(node)
 
@@ -176,7 +180,7 @@ def _needed_by_sink(query: Query, root: LogicalNode) -> str:
 
 
 def _normalized(node: LogicalNode, reason: str) -> LogicalNode:
-    """Return a node with a Normalize above its filters and below its projections, which need not keep the key."""
+    """Return the node with a Normalize above its filters and below its projections, which may drop the key."""
     if isinstance(node, LogicalProject):
         return replace(node, input=_normalized(node.input, reason))
     keys = in_order(unique_keys(node), node)

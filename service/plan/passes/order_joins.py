@@ -1,32 +1,34 @@
-"""Run three or more inner joins in the order that stores the fewest rows between them.
+"""Run three or more inner joins in the order that stores the fewest intermediate rows.
 
-Each join stores its two inputs, so the cost of an order is what it joins in between. There are no statistics. Orders
-are compared by what the plan knows for certain, or by what is usual for references (`traits.join_graph`), namely by
+Each join stores its two inputs, so the cost of an order is the size of its intermediate results. There are no
+statistics. Orders are compared by what the plan knows for certain, or by what is usual for references
+(`traits.join_graph`). These are the criteria, the most important one first:
 
-    crosses     fewer joins without an equality, in which each row meets every other; implied equalities count, such as
-                a.k = c.k from a.k = b.k and b.k = c.k
-    rows        less in between: rows of one input rather than pairs that multiply each other; rows that are referred to
-                rather than rows that refer to them; with the conditions of other inputs applied. A table that leaves
-                out old rows and would be stored for that reason counts
-    restless    groups and ranks later, since they change with most rows, and so does what is joined to them
-    shuffles    fewer: joins by the same key one after the other, the last of them as the consumer wants it
+    crosses     fewer joins without an equality, in which each row meets every other row; implied equalities count,
+                such as a.k = c.k from a.k = b.k and b.k = c.k
+    rows        smaller intermediate results: rows of one input rather than pairs that multiply each other; referenced
+                rows rather than rows that refer to them; results that already include the filtered inputs. A table that
+                must be stored because it leaves out old rows counts as an intermediate result
+    restless    groups and ranks joined later, because they change with most rows, and so does everything joined to them
+    shuffles    fewer shuffles: joins by the same key one after the other, and the last join partitioned as its
+                consumer wants
 
-in this order of importance. If orders are equal in all of this, the order of the inputs in the SQL decides. The written
-order stays unless another has fewer crosses, or has less in between and is no worse otherwise, or has as much in
-between and fewer shuffles. If "less" would compare inputs that do not refer to each other, nothing is known, and the
-written order stays too.
+If two orders are equal in all of these, the order of the inputs in the SQL decides. The written order stays unless
+another order has fewer crosses, or has smaller intermediate results and is not worse otherwise, or has equally large
+intermediate results and fewer shuffles. The written order also stays if the intermediate results consist of inputs that
+do not refer to each other, because it is then unknown which are smaller.
 
-    customers JOIN orders JOIN lines JOIN nations      as written, lines with orders are stored to meet nations
-    nations JOIN customers JOIN orders JOIN lines      reordered, only orders are
+    customers JOIN orders JOIN lines JOIN nations      as written, orders joined with lines are stored to join nations
+    nations JOIN customers JOIN orders JOIN lines      reordered, only orders joined with customers are stored
 
 Inner joins are associative and commutative under any changes, retractions included. The written order stays for
 
     outer, semi and anti joins, lookups     they are inputs like any other, each with its own joins below
-    a condition that may fail               another order would evaluate it for rows that the written one removes
+    a condition that may fail               another order would evaluate it for rows that the written order removes
     watermarks                              which rows are late depends on what they were joined with before
-    hints on inputs, and ORDERED            they refer to the joins as they are written
+    hints on inputs, and ORDERED            they refer to the joins as written
 
-A TTL runs from when a row was written, so a row that is joined late in one order may have expired in another.
+A TTL starts when a row is written. So a row that is joined late in one order may already have expired in another order.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.tree import with_inputs
 
 _MOST = 8
-"""How many inputs are put in order at most. The number of orders to examine grows with the subsets of the inputs."""
+"""The maximum number of inputs to reorder. The search examines every subset of the inputs."""
 
 
 def order_joins(query: Query) -> Query:
@@ -78,9 +80,9 @@ def order_joins(query: Query) -> Query:
 
 @dataclass
 class _Ordering:
-    """One walk over a query.
+    """A walk over a query that reorders its joins.
 
-    Joins that occur twice, as below a domain, are put in order once, so that they stay equal.
+    Joins that occur twice, as below a domain (`sql.domain`), are reordered once, so that they stay equal.
     """
 
     _done: list[tuple[JoinGraph, LogicalNode]] = field(default_factory=list)
@@ -100,7 +102,7 @@ class _Ordering:
 
 
 def _inputs(node: LogicalNode, at: exp.Expr | None = None) -> Iterator[tuple[LogicalNode, exp.Expr | None]]:
-    """Yield the inputs of joins that may change places, from left to right, each with the JOIN that adds it."""
+    """Yield the inputs of joins that may be reordered, from left to right, each with the JOIN that adds it."""
     if is_free(node) and isinstance(node, LogicalJoin):
         yield from _inputs(node.left.input, at)
         yield from _inputs(node.right.input, node.at)
@@ -116,7 +118,7 @@ def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
 
 
 def _wishes(node: LogicalNode, wanted: Wanted | None) -> Sequence[Wanted | None]:
-    """Return how a node wants the rows of each input partitioned."""
+    """Return the partitioning that a node wants for each of its inputs."""
     match node:
         case LogicalFilter():
             return [wanted]
@@ -162,14 +164,14 @@ def _ordered(
 
 
 def _over(node: LogicalNode, inputs: Iterator[LogicalNode]) -> LogicalNode:
-    """Return joins as they are written, over other inputs."""
+    """Return the joins in their written order, over other inputs."""
     if not is_free(node):
         return next(inputs)
     return with_inputs(node, lambda each: _over(each, inputs))
 
 
 def _reason(graph: JoinGraph, before: Cost, best: Cost) -> str:
-    """Return why an order is better than the written one; empty if it is not."""
+    """Return why the order with the cost `best` is better than the written one; empty if it is not."""
     if best.crosses < before.crosses:
         return "otherwise, each row of one input would meet every row of another, in one shard"
     if best.crosses > before.crosses or best.restless > before.restless or best.shuffles > before.shuffles:
@@ -184,7 +186,7 @@ def _reason(graph: JoinGraph, before: Cost, best: Cost) -> str:
 
 
 def _fewer_rows(graph: JoinGraph, new: JoinSize, old: JoinSize) -> str:
-    """Return why a new order stores fewer rows between its joins than the old one; empty if it does not."""
+    """Return why the new order stores fewer intermediate rows than the old one; empty if it does not."""
     if new.order > old.order:
         return ""
     if new.inputs < old.inputs:

@@ -1,9 +1,10 @@
-"""Match row patterns over rows that do not change, in an order that a watermark makes final.
+"""Match row patterns over rows that no longer change, in an order that a watermark makes final.
 
-Rows that change, such as those of windows, are matched once they are final: a temporal filter buffers them until the
-watermark has passed the time by which they are ordered. A change that comes later is late, as in a sink of final rows.
-All rows that are due are released at once, because rows that stayed behind would be late for the pattern. The results
-of OVER and of ranks by that time are final already (`passes.buffer_until_watermark`).
+Rows that may change, such as those of windows, are matched once they are final: a temporal filter buffers them until
+the watermark has passed the time by which they are ordered. A change that arrives after that is late, as it is for a
+sink of final rows. All rows that are due are released at once, because rows that were left for later would be late for
+the pattern. The results of OVER and of ranks that are ordered by that time are already final
+(`passes.buffer_until_watermark`).
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _OVER_UNTIMED = (
 
 
 def order_matches(query: Query) -> Query:
-    """Give each row pattern the watermark that puts its rows in order.
+    """Set the watermark that puts the rows of each row pattern in order.
 
-    Raises Refusal where there is no watermark, or where rows change.
+    Raises Refusal if there is no such watermark, if rows change after it has passed, or if the time may be NULL.
 
     >>> example(order_matches, '''
     ...     SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY at MEASURES A.price AS p PATTERN (A B)) AS m''',
@@ -97,5 +98,5 @@ def _ordered(tables: Tables, node: LogicalMatch) -> LogicalMatch:
 
 
 def _untimed(node: LogicalNode) -> str:
-    """Return the remedy for rows that change and that no watermark makes final."""
+    """Return the remedy for rows that may change and that no watermark makes final."""
     return _OVER_UNTIMED if isinstance(node, LogicalOver) else _UNTIMED

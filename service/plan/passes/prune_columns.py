@@ -20,7 +20,7 @@ from rowkind.service.plan.tree import first, with_inputs
 
 
 def prune_columns(query: Query) -> Query:
-    """Read only the columns that are used, and carry only these through operators.
+    """Read only the columns that the query uses, and carry only those through operators.
 
     >>> example(prune_columns, "SELECT page FROM clicks WHERE day > DATE '2026-01-01'")
     Scan clicks used=[customer_id, page, at, day]
@@ -31,7 +31,7 @@ def prune_columns(query: Query) -> Query:
 
 
 def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
-    """Return the node, which need not emit more than the `wanted` columns."""
+    """Return the node without columns that are not needed for the `wanted` ones."""
     match node:
         case LogicalScan():
             used = tuple(each for each in node.used if node.name(each) in wanted)
@@ -54,7 +54,7 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
 
 
 def _adds_nothing(node: LogicalNode, wanted: set[str]) -> bool:
-    """Whether an operator emits the rows of its first input, with added columns that are not wanted."""
+    """Whether an operator only adds columns to the rows of its first input, none of which is wanted."""
     if isinstance(node, LogicalOver | LogicalStamp):
         return wanted.isdisjoint(node.adds(columns(node.input.input)))
     return isinstance(node, LogicalJoin) and node.answer is not None and node.answer not in wanted
@@ -87,19 +87,19 @@ def _unary(node: LogicalUnary, wanted: set[str]) -> LogicalUnary:
     kept = node.only(wanted)
     needed = kept.reads if isinstance(kept, LogicalGrouping) else kept.reads | wanted
     ordered = {each.column for each in kept.sorts_by if each.column is not None}
-    # Without a key, a Normalize is spread by the columns that it carries, and these are only chosen here.
+    # Without a key, the columns that a Normalize carries choose the shard, and they are chosen only here.
     key = node.key if isinstance(node, LogicalNormalize) else shard_key(node)
     return replace(kept, input=_side(kept.input, needed, [{*key, *ordered}]))
 
 
 def _closing(side: LogicalInput) -> set[str]:
-    """Return the columns by whose times the rows of a side are evicted."""
+    """Return the columns whose times determine when a side's rows are late or evicted."""
     times = () if side.closing is None else (side.closing.late, side.closing.kept)
     return {time.column for time in times if time is not None}
 
 
 def _side(side: LogicalInput, needed: AbstractSet[str], keys: Iterable[set[str]]) -> LogicalInput:
-    """Return the side with the columns that it carries. Columns of keys and of the sub-key are only read below."""
+    """Return the side with its carried columns. Columns of keys and the sub-key are read, but need not be carried."""
     needed = {*needed, *side.ids, *_closing(side)}
     carried = tuple(name for name in columns(side.input) if name in needed)
     read = {*carried, *side.sub_key, *([] if side.arrival is None else [side.arrival])}

@@ -1,24 +1,26 @@
-"""Push conditions down to the scans, or into the joins, as far as the result stays the same.
+"""Push conditions down to the scans, or into joins, as far as possible without changing the result.
 
-    WHERE on one side       goes into a side that is not padded (both of an inner join, the left one of a LEFT JOIN)
+    WHERE on one side       moves into that side if the join does not pad it (either side of an inner join, the left
+                            side of a LEFT JOIN)
     WHERE on both sides     becomes part of an inner join's condition
-    ON, one side only       goes into a side whose rows the join does not preserve
-    on groups               goes below an aggregate, a window, a session or a pattern if it reads nothing but groups or
-                            partitions
-    on whole rows           goes below a node that makes several rows of one, if it reads no column in which they differ
-    on the left of a lookup goes into it: what a row finds does not depend on other left rows
-    over a union            goes into every input
-    alternatives            what each alternative requires of a side also goes into it: with (l.v = 1 AND r.v = 2) OR
-                            (l.v = 2 AND r.v = 1), only the rows of `l` with l.v = 1 OR l.v = 2 are left
+    ON, one side only       moves into that side if the join does not preserve the side's rows
+    on groups               moves below an aggregate, a window, a session or a pattern if it reads only group or
+                            partition columns
+    on whole rows           moves below a node that splits a row into several if it reads no column in which they differ
+    on the left of a lookup moves into the left side, because other left rows do not affect what a row finds
+    over a union            moves into every input
+    alternatives            the requirements of an OR on one side are also pushed into that side: of
+                            (l.v = 1 AND r.v = 2) OR (l.v = 2 AND r.v = 1), `l` is filtered by l.v = 1 OR l.v = 2
 
-Elsewhere a condition stays where it is: below an outer join it would change which rows are null-padded.
+Any other condition stays where it is: below an outer join, it would change which rows are null-padded.
 
-The conditions of an AND guard each other in the order in which they are written, `k <> 0 AND 10 / k > 1`, and a join
-guards the conditions above it. So a condition that may fail stays where it is if it would leave a guard behind. A
-`Possible` of it goes down instead, which removes the rows for which it is not true, and passes those on which it fails.
+The conditions of an AND guard each other in the order in which they are written, as in `k <> 0 AND 10 / k > 1`, and a
+join guards the conditions above it. So a condition that may fail stays where it is if moving it would leave a guard
+behind. Instead, a `Possible` of the condition is pushed down. It removes the rows for which the condition is not true,
+and passes the rows on which the condition fails.
 
-A condition on NOW() becomes a filter by itself in the end (`passes.filter_by_clock`), and never a part of a join's
-condition: if it cannot go down, it stays above an inner join.
+A condition on NOW() later becomes a temporal filter (`passes.filter_by_clock`), so this pass does not make it part of a
+join's condition. If it cannot be pushed down, it stays above an inner join.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from rowkind.service.plan.tree import first, with_inputs
 
 
 def push_filters(query: Query) -> Query:
-    """Push filters down to the scans, or into joins, as far as the result stays the same.
+    """Push filters down to the scans, or into joins, as far as possible without changing the result.
 
     >>> example(push_filters, '''
     ...     SELECT o.order_id, p.paid FROM orders o JOIN payments p ON o.order_id = p.order_id
@@ -83,7 +85,7 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
 
 
 def _parted(conditions: Sequence[exp.Expr], group: AbstractSet[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """Return the conditions that remove whole groups, and the others."""
+    """Return the conditions to push down, because they remove whole groups, and the conditions that stay."""
     sink: list[exp.Expr] = []
     stay: list[exp.Expr] = []
     for each in conditions:
@@ -107,8 +109,8 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
         held = may_fail(each)
         for operand, beyond in zip(equal_sides(each, left, right) or (), (to_right, to_left), strict=False):
             if may_fail(operand):
-                # As a key, the operand is computed without the other side, so conditions that went there would not
-                # guard it.
+                # As a join key, the operand is computed without the other side, so conditions that were pushed there
+                # would not guard it. They are kept in ON as well.
                 on.extend(one for one in beyond if not isinstance(one, Possible) and one not in on)
         if sink is not None:
             sink += _sunk(each, held=held)
@@ -142,7 +144,7 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
 
 
 def _of_alternatives(condition: exp.Expr, side: set[str]) -> Sequence[exp.Expr]:
-    """Return the condition that an OR sets on one side, as an OR itself; none if an alternative sets none."""
+    """Return what an OR requires of one side, itself as an OR; nothing if one of the alternatives requires nothing."""
     bare = condition.unnest()
     if not isinstance(bare, exp.Or):
         return []
@@ -154,16 +156,16 @@ def _of_alternatives(condition: exp.Expr, side: set[str]) -> Sequence[exp.Expr]:
 
 
 def _sunk(condition: exp.Expr, *, held: bool) -> Sequence[exp.Expr]:
-    """Return the part of a condition that goes down: its `Possible` if it is `held` because it may fail."""
+    """Return what to push down for a condition: its `Possible` if the condition itself must stay (`held`)."""
     if not held:
         return [condition]
     return [] if reads_clock(condition) else [Possible(this=condition.copy())]
 
 
 def _within(condition: exp.Expr, side: AbstractSet[str]) -> bool:
-    """Whether a condition reads one side only. A condition that reads no column stays where it is.
+    """Whether a condition can move into a side: it reads columns of that side only, and is deterministic.
 
-    So does one that is not deterministic.
+    A condition that reads no column stays where it is.
     """
     read = reads(condition)
     return bool(read) and read <= side and all(function.deterministic for function in functions_in(condition))

@@ -1,25 +1,25 @@
-"""Push semi joins below joins, so that the rows that they remove are neither joined nor stored there.
+"""Push semi joins below joins, so that the rows that they remove are neither joined nor stored in these joins.
 
     (a JOIN b) SEMI JOIN s ON a.k = s.k     becomes     (a SEMI JOIN s ON a.k = s.k) JOIN b
 
-Whether EXISTS, NOT EXISTS, IN or NOT IN is true for a row depends on the columns that it reads. If these are all of one
-side, it is true for all pairs of a row of that side, or for none, however often the row is there. So the two joins can
-change places under any changes, retractions included, and unique keys are those of the left side before and after. A
-side that the join pads is an exception, because null-padded rows are rows too.
+Whether EXISTS, NOT EXISTS, IN or NOT IN is true for a row depends only on the columns that it reads. If all of these
+belong to one side of a join, the result is the same for all pairs of a row of that side, however often the row appears.
+So the two joins can change places under any changes, retractions included, and the unique keys are those of the left
+side before and after. A side that the join pads is an exception, because null-padded rows must be filtered too.
 
-It pays off if the join emits at least one row for each row of the side: the semi join then stores a row of `a` instead
-of its pairs. Otherwise the semi join stays where it is written:
+Pushing down pays off if the join emits at least one row for each row of the side: the semi join then stores a row of
+`a` once instead of storing its pairs. In the following cases, the semi join stays where it is written:
 
-    other side with a condition       the join emits few pairs, and the semi join would store all rows of the side
-    a side that leaves out old rows   if the join's key is the table's and that of the semi join is not, a Normalize
+    a condition on the other side     the join emits few pairs, and the semi join would store all rows of its side
+    a side that leaves out old rows   if the join's key is the table's key and the semi join's key is not, a Normalize
                                       would have to find the old rows
-    EXISTS as a value                 removes nothing: it goes down only if the join makes several rows of one
-    below an aggregate                would store rows instead of groups: it must go further, into a side of a join that
-                                      has one row for each group, unless that side would then retract rows
-    what it reads may fail            it would be evaluated for rows that the join removes
-    watermarks                        a row that comes late out of a semi join would be late for the join
-    hints on inputs, and ORDERED      they refer to the joins as they are written
-    a domain                          the right side is computed from the same join, and the two share it
+    EXISTS as a value                 it removes nothing, so it is pushed down only if the join multiplies rows
+    below an aggregate                the semi join would store rows instead of groups. It may be pushed on into a join
+                                      side that has one row for each group, unless that side would then retract rows
+    an expression that may fail       it would be evaluated for rows that the join removes
+    watermarks                        a row that a semi join emits late would be late for the join
+    hints on inputs, and ORDERED      they refer to the joins as written
+    a domain (`sql.domain`)           the right side is computed from the same join, and the two share it
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def _is_of_itself(semi: LogicalJoin) -> bool:
-    """Whether the right side is computed from the left one, as a domain is."""
+    """Whether the right side is computed from the tables of the left side, as a domain is."""
     left, right = ({each.path for each in walk(side.input) if isinstance(each, LogicalScan)} for side in semi.sides)
     return bool(left & right)
 
 
 def _sunk(semi: LogicalJoin, group: frozenset[str] = frozenset(), *, pays: bool) -> LogicalNode | None:
-    """Return the input of a semi join with the semi join in it; None if that does not pay off.
+    """Return the input of a semi join with the semi join pushed into it; None if that does not pay off.
 
-    With a `group`, the semi join must go to rows of which there is one for each group.
+    With a `group`, the semi join must reach a side that has one row for each group.
     """
     below = semi.left.input
     match below:
@@ -155,10 +155,10 @@ def _asked(semi: LogicalJoin) -> frozenset[str]:
 
 
 def _leaves_all(join: LogicalJoin, other: LogicalInput) -> bool:
-    """Whether a join's result has all rows of the side opposite `other`, so far as the plan shows it.
+    """Whether a join's result has all rows of the side opposite `other`, as far as the plan shows.
 
-    An inner join has them if its condition consists of equalities between the sides, and `other` has all rows of its
-    tables. This presumes that each row refers to a row that exists.
+    An inner join has them if its condition consists of equalities between the sides, and if `other` has all rows of its
+    tables. This assumes that each row refers to a row that exists.
     """
     if join.kind != "inner":
         return True

@@ -1,8 +1,9 @@
 """Below an operator that closes by the same watermark, release all rows that are due in one batch.
 
-A temporal filter releases a bounded number of rows at a time (`delay_until_final.AT_ONCE`), and the others in the next
-batches. By then a downstream window may be closed: the remaining rows would be late, or would begin the window again.
-The bound stays for the filter below the sink, and for that of an OVER or a rank whose rows go to the sink.
+A temporal filter releases a bounded number of rows at a time (`delay_until_final.AT_ONCE`), and the remaining rows in
+the next batches. By then, a downstream window may have been closed, so that the remaining rows would be late, or would
+start the window again. The bound stays for the filter directly below the sink, and for the filter below an OVER or a
+rank whose rows go to the sink.
 """
 
 from __future__ import annotations

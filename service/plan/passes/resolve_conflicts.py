@@ -1,7 +1,8 @@
-"""Choose one row per key for an upsert sink whose key does not identify the rows, if the job says which one.
+"""Keep one row per key for an upsert sink whose key does not identify rows, if the job says which row to keep.
 
-`on_conflict: last` keeps the row that arrived last, `first` the one that arrived first. The pass adds ROW_NUMBER() = 1
-by arrival, so the next row takes the place of a deleted one. (Flink's SinkUpsertMaterializer keeps the last.)
+`on_conflict: last` keeps the row that arrived last, `first` the row that arrived first. The pass adds ROW_NUMBER() = 1
+by arrival. So if the kept row is deleted, the next row takes its place. (Flink's SinkUpsertMaterializer keeps the last
+row.)
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Retract expired rows from all results: a row whose TTL is over is retracted if `on_expire: retract` says so.
+"""Retract expired rows, and everything derived from them, if `on_expire: retract` is set.
 
-A Normalize with a clock is added above each such table, or at the input that a hint names. It alone applies the TTL: it
-emits the rows that are alive. So operators that read only such rows have no TTL, and their result is that of the SQL
-over the rows that are alive. The TTL of rows from other tables, which are dropped silently, applies as everywhere.
+A Normalize with a clock is added above each table to which this applies, or above the input that a hint names. Only
+this Normalize applies the TTL: its output contains the rows that have not expired. So operators that read only such
+rows have no TTL, and their result is that of the SQL over the rows that have not expired. Rows of other tables are
+dropped silently when they expire, and their TTL applies in every operator as usual.
 
-As the Normalize stores rows by their key, it also finds the old rows that a table does not send.
+Because the Normalize stores rows by key, it also finds the old rows that a table does not send.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class _Placing:
     query: Query
 
     def below(self, node: LogicalNode, hints: Mapping[str, TtlHint]) -> LogicalNode:
-        """Return a node with everything below it, with a Normalize wherever rows must be retracted."""
+        """Return the node with a Normalize added below it wherever expired rows must be retracted."""
         scan = base(node)
         if isinstance(scan, LogicalScan):
             ttl = scan.source.ttl_ms or self.query.job.ttl
             return _told(node, ttl) if ttl and on_expire(self.query, None, scan) == "retract" else node
         if isinstance(node, LogicalLookup) and node.match is not None and node.match.versions:
-            # A version stays valid at its time, however old it is, and versions must arrive as they were sent.
+            # A version stays valid for its time, however old it is, and versions must arrive as they were sent.
             return replace(node, left=replace(node.left, input=self._input(hints, node.left.input)))
         if sides(node):
             return with_inputs(node, partial(self._input, hints))
@@ -71,10 +72,9 @@ class _Placing:
 
 
 def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
-    """Return the node over rows that are retracted when they expire.
+    """Return the node with a Normalize that retracts rows when they expire.
 
-    For a table, these are the rows that pass the filters right above it; what is computed from them need not keep the
-    key. For the output of an operator, they are the rows that its consumer receives.
+    The Normalize is added above the filters of a table or an operator, and below projections, which may drop the key.
     """
     if is_empty(node):
         return node
@@ -90,9 +90,9 @@ def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
 
 
 def _may_retract_unsent(node: LogicalNode) -> LogicalNode:
-    """Return the node over a table that is not exact if it has no key: a row may have expired when it is retracted.
+    """Return the node, with a table without a key marked as not exact: a row may have expired before it is retracted.
 
-    Such a retraction must not remove a row that looks like its own, or one that comes after it.
+    Such a retraction must not remove an equal row, nor one that arrives later.
     """
     if isinstance(node, LogicalFilter):
         return over(node, _may_retract_unsent(node.input))
@@ -102,7 +102,7 @@ def _may_retract_unsent(node: LogicalNode) -> LogicalNode:
 
 
 def _filtered(node: LogicalNode) -> bool:
-    """Whether these are rows of a table or an operator, with nothing but filters above."""
+    """Whether the node is a table or an operator, with nothing but filters above it."""
     while isinstance(node, LogicalFilter):
         node = node.input
     return not isinstance(node, LogicalProject | LogicalExpand | LogicalTemporalFilter)

@@ -1,19 +1,19 @@
-"""Rewrite a window's number and the conditions on it as one operator, a rank.
+"""Rewrite a ranking function such as ROW_NUMBER and the conditions on its number as one operator, a rank.
 
     ROW_NUMBER() OVER (PARTITION BY k ORDER BY t) AS n … WHERE n <= 3     rank from 1 to 3 by t
     … WHERE n BETWEEN 3 AND 5, n = 2, n > 1 AND n < 4                     rank in that range
-    … WHERE n IN (1, 3), n <= 9 AND n <> 2                                rank from 1 to 3, or 9, with a condition
-    … WHERE n <> 1, or CASE WHEN n = 1 THEN … in the SELECT list          rank of all rows, numbers above 1 being alike
+    … WHERE n IN (1, 3), n <= 9 AND n <> 2                                rank from 1 to 3, or to 9, with a condition
+    … WHERE n <> 1, or CASE WHEN n = 1 THEN … in the SELECT list          rank of all rows; numbers above 1 are alike
     … WHERE n <= c                                                        rank of all rows, with a condition on the row
-    ROW_NUMBER() OVER (PARTITION BY k ORDER BY t DESC) = 1                deduplicate, where t is a time: the last row
-    … ORDER BY PROCTIME() DESC                                            the same by arrival
-    several over the same rows in the same order                          one rank with several numbers
-    several over the same rows in different orders                        a join of ranks (join_ranks)
+    ROW_NUMBER() OVER (PARTITION BY k ORDER BY t DESC) = 1                deduplication: the last row, if t is a time
+    … ORDER BY PROCTIME() DESC                                            deduplication: the last row by arrival
+    several functions over the same rows in the same order                one rank with several numbers
+    several functions over the same rows in different orders              a join of ranks (join_ranks)
 
-If the query reads the number itself without an upper bound, each change may renumber a whole partition. The window then
-becomes an Over, which renumbers the rows after a change. It still becomes a rank if a partition has few rows, because
-of a unique key or a rank below, or if the hint UNBOUNDED_RANK allows reading all rows. Several such numbers in
-different orders need the hint.
+If the query reads the number without an upper bound, each change may renumber a whole partition. The window then
+becomes an Over, which renumbers the rows after a change. It still becomes a rank if partitions have few rows, because
+of a unique key or a rank below, or if the hint UNBOUNDED_RANK allows the rank to read all rows. Several unbounded
+numbers in different orders require the hint.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ _ADVICE = (
 )
 
 Uses = Mapping[str, float]
-"""How columns are read, without those that are not. For a row's number, it is the largest number that is distinguished
-from larger ones; infinity if all are."""
+"""How each column that is read is used; other columns are absent. For a row's number, the value is the largest number
+that is distinguished from larger ones, or infinity if all numbers are distinguished."""
 
 
 def rewrite_ranks(query: Query) -> Query:
-    """Turn a window and the condition on its number into a rank.
+    """Turn each ranking window and the conditions on its number into a rank.
 
-    Raises Refusal for a window that has no upper bound and cannot be an Over.
+    Raises Refusal for a window that has no upper bound and cannot become an Over.
 
     >>> example(rewrite_ranks, '''
     ...     SELECT item, bidder FROM bids
@@ -91,15 +91,15 @@ def _expires(node: LogicalNode) -> bool:
 
 @dataclass(frozen=True)
 class _Rewriting:
-    """The rewriting of a query.
+    """A rewrite of one query's windows.
 
-    `may_expire`: some rows of the query have a TTL. A rank with a TTL can store only one number per row.
+    `may_expire` is true if some rows of the query have a TTL. A rank with a TTL can store only one number per row.
     """
 
     may_expire: bool
 
     def visit(self, node: LogicalNode, uses: Uses) -> LogicalNode:
-        """Return the node without windows, given how its columns are read."""
+        """Return the node with its windows rewritten, given how its columns are read."""
         if isinstance(node, LogicalFilter) and isinstance(node.input, LogicalWindow):
             return self._ranks(node.input, node.conjuncts, uses)
         if isinstance(node, LogicalWindow):
@@ -139,7 +139,7 @@ class _Rewriting:
         conditions: tuple[exp.Expr, ...],
         uses: Uses,
     ) -> LogicalNode:
-        """Return windows over the same rows without those whose numbers are not read."""
+        """Return windows over the same rows without the `unread` ones, whose numbers are replaced by a constant."""
         top = rows
         for each in windows:
             top = top if each in unread else replace(each, input=top)
@@ -151,16 +151,16 @@ class _Rewriting:
     def _joined(
         self, groups: Sequence[Sequence[LogicalWindow]], conditions: tuple[exp.Expr, ...], uses: Uses
     ) -> LogicalNode:
-        """Return a join of ranks, one for each group. Each rank applies the conditions on its own numbers."""
+        """Return a join of ranks, one per group of windows. Each rank applies the conditions on its own numbers."""
         rows, rest, of_group = groups[0][0].input, [*conditions], []
         for group in groups:
             known = columns(rows).keys() | {each.number for each in group}
-            # A condition that may fail could be guarded by one that is applied above.
+            # A condition that may fail stays above, where another condition may guard it.
             numbers = {each.number for each in group}
             own = [each for each in rest if reads(each) & numbers and reads(each) <= known and not may_fail(each)]
             rest = [each for each in rest if each not in own]
             of_group.append(tuple(own))
-        # The join reads all columns, and equal rows without a key are matched by ROW_NUMBER.
+        # The join reads all columns. If rows have no key, it matches equal rows by their ROW_NUMBER.
         read = _with_uses({**uses, **dict.fromkeys(columns(rows), math.inf)}, rest)
         if not unique_keys(rows):
             windows = [each for group in groups for each in group]
@@ -173,7 +173,7 @@ class _Rewriting:
         )
 
     def _goes_with(self, window: LogicalWindow, group: Sequence[LogicalWindow], uses: Uses) -> bool:
-        """Whether one state can compute this window's numbers and those of the group."""
+        """Whether one rank can compute this window's number together with those of the group."""
         first = group[0]
         same = (window.input, window.partition, window.order) == (first.input, first.partition, first.order)
         read = [each for each in (*group, window) if uses.get(each.number)]
@@ -182,17 +182,17 @@ class _Rewriting:
     def _rank(
         self, windows: Sequence[LogicalWindow], conditions: tuple[exp.Expr, ...], uses: Uses, *, alone: bool = False
     ) -> tuple[LogicalRank | LogicalOver, tuple[exp.Expr, ...]]:
-        """Return the windows, which have one order, as one rank, and the conditions that stay above it.
+        """Return windows with the same order as one rank, and the conditions that stay above it.
 
-        They become an Over if all numbers are read, and if they are `alone` over these rows.
+        They become an Over if all numbers are read, and if no other windows are over these rows (`alone`).
         """
         ranges = {each.number: _ranges(each, conditions) for each in windows}
         main = min(windows, key=lambda each: ranges[each.number][-1][1])
         (first, _), (_, last) = ranges[main.number][0], ranges[main.number][-1]
         rest = tuple(each for each in conditions if len(admitted(each, main.number) or ()) != 1)
         about = set(ranges)
-        # A number that only conditions read need not leave the rank. Conditions guard each other in their order, and so
-        # they stay together.
+        # A number that only conditions read need not leave the rank. Conditions guard each other in the order in which
+        # they are written, so they stay together.
         by_row = [found for each in rest if last == math.inf and (found := row_bound(each, about)) is not None]
         inside = bool(by_row) or any(not uses.get(name) for each in rest for name in reads(each) & about)
         condition, above = (rest, ()) if inside else ((), rest)
@@ -222,14 +222,14 @@ class _Rewriting:
 def _ranking(
     window: LogicalWindow, ranges: Ranges, order: Sequence[OrderColumn], below: LogicalNode, settled: int | None
 ) -> Ranking:
-    """Return the ranking from the first to the last of the numbers that are read."""
+    """Return the ranking that covers all numbers that are read, from the first to the last."""
     (first, _), (_, last) = ranges[0], ranges[-1]
     ranking = Ranking(window.function, first, None if last == math.inf else int(last), settled=settled)
     return replace(ranking, ties=_ties(ranking, order, below)) if _over_of(window) is None else ranking
 
 
 def _over_of(window: LogicalWindow) -> LogicalOver | None:
-    """Return the Over of the same SELECT and window. Its order of equal rows applies to all functions."""
+    """Return the Over with the same window in the same SELECT, if any. It decides the order of equal rows."""
     node, order = window.input, _order([window])
     while isinstance(node, LogicalOver):
         if (node.partition, node.order) == (window.partition, order):
@@ -239,10 +239,10 @@ def _over_of(window: LogicalWindow) -> LogicalOver | None:
 
 
 def _goes_into_over(window: LogicalWindow, conditions: tuple[exp.Expr, ...]) -> bool:
-    """Whether the Over below that has the same window computes the number.
+    """Whether the Over below with the same window computes the number, instead of a rank above it.
 
-    A rank above it has the same order of rows, unless some arrive at once. The results of the Over then distinguish
-    such rows, but nothing says in which order. Without an upper bound all rows are numbered in any case.
+    A rank above the Over orders rows in the same way, unless some of them arrive at once. The results of the Over then
+    distinguish these rows, but do not show their order. Without an upper bound, all rows are numbered in any case.
     """
     if (over := _over_of(window)) is None:
         return False
@@ -250,7 +250,7 @@ def _goes_into_over(window: LogicalWindow, conditions: tuple[exp.Expr, ...]) -> 
 
 
 def _arrive_one_by_one(node: LogicalNode) -> bool:
-    """Whether no two rows have one arrival number, as rows of a table that each occur once."""
+    """Whether no two rows have the same arrival number, because they are rows of a table and each appears once."""
     while isinstance(node, LogicalProject | LogicalFilter):
         node = node.input
     if isinstance(node, LogicalOver | LogicalTemporalFilter):
@@ -259,7 +259,7 @@ def _arrive_one_by_one(node: LogicalNode) -> bool:
 
 
 def _with_numbers(node: LogicalNode, windows: Sequence[LogicalWindow]) -> LogicalNode:
-    """Return the rows with the numbers of windows, each from the Over that has the same window."""
+    """Return the node with the windows' numbers, each computed by the Over that has the same window."""
     assert isinstance(node, LogicalOver), "every window has an Over"
     own = [each for each in windows if (node.partition, node.order) == (each.partition, _order([each]))]
     rest = [each for each in windows if each not in own]
@@ -268,19 +268,19 @@ def _with_numbers(node: LogicalNode, windows: Sequence[LogicalWindow]) -> Logica
 
 
 def _numbers(windows: Sequence[LogicalWindow]) -> dict[str, LogicalWindowCall]:
-    """Return the calls that compute these numbers, each counted on from the row before."""
+    """Return the calls that compute the windows' numbers, counting on from the previous row."""
     frame = Frame("rows", None, 0)
     return {each.number: LogicalWindowCall(each.function, (), types.INT, frame, at=each.at) for each in windows}
 
 
 def _over(windows: Sequence[LogicalWindow], order: tuple[OrderColumn, ...], below: LogicalNode) -> LogicalOver:
-    """Return an Over with all numbers of rows, each counted on from the row before."""
+    """Return an Over that computes the windows' numbers for all rows."""
     first = windows[0]
     return LogicalOver(LogicalInput(below), first.partition, order, _numbers(windows), first.at)
 
 
 def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
-    """Return the numbers that all conditions admit, as far as they read this number and nothing else.
+    """Return the numbers that satisfy every condition that reads this number and nothing else.
 
     Raises Refusal if no row can have such a number.
     """
@@ -296,7 +296,7 @@ def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
 
 
 def _same_in_partition(bounds: Iterable[exp.Expr], window: LogicalWindow, rows: LogicalNode) -> str | None:
-    """Return the first of these that is a whole number and the same in all rows that a partition ever has."""
+    """Return the first bound that is an integer column with the same value in all rows that a partition ever has."""
     fixed, types_ = fixed_columns(rows, set(window.partition)), columns(rows)
     for each in bounds:
         bare = each.unnest()
@@ -306,7 +306,7 @@ def _same_in_partition(bounds: Iterable[exp.Expr], window: LogicalWindow, rows: 
 
 
 def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Expr]) -> None:
-    """Raise Refusal if all numbers are read and nothing says that partitions are small."""
+    """Raise Refusal unless partitions are known to be small, for a window whose numbers are all read."""
     if has_few_rows(rows, set(window.partition)):
         return
     odd = [each for each in about if admitted(each, window.number) is None]
@@ -316,7 +316,7 @@ def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Ex
 
 
 def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:
-    """Return the order of the windows, without columns after arrival, which leaves no ties. Raises Refusal."""
+    """Return the windows' order up to PROCTIME(), which leaves no ties. Raises Refusal for a RANK over PROCTIME()."""
     order = windows[0].order
     arrival = [number for number, each in enumerate(order) if each.column is None]
     for each in windows:
@@ -331,7 +331,7 @@ def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:
 
 
 def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) -> Ties:
-    """Return which of equal rows ranks first: the earlier arrival; the later one to keep the last row by time."""
+    """Return whether the earliest or the latest arrival ranks first among equal rows."""
     final = order[-1] if order else None
     if final is None or not final.descending:
         return "earliest first"
@@ -343,7 +343,7 @@ def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) ->
 
 
 def _with_uses(uses: Uses, expressions: Iterable[exp.Expr]) -> dict[str, float]:
-    """Return the same uses, and those by expressions."""
+    """Return these uses, extended with those by the expressions."""
     found = dict(uses)
     for each in expressions:
         for name in reads(each):
@@ -357,7 +357,7 @@ def _of_window(window: LogicalWindow, uses: Uses) -> Uses:
 
 
 def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
-    """Return how the columns of a node's inputs are read, given how its own are."""
+    """Return how the columns of a node's inputs are read, given how the node's own columns are read."""
     match node:
         case LogicalFilter():
             return _with_uses(uses, node.conjuncts)

@@ -1,8 +1,8 @@
 """Plan a shared view with state separately from its uses, so that it exists only once.
 
-Otherwise each use would push its own filters and columns into the view, and the uses would differ. Only the columns
-that any use reads are kept. A view with only filters and columns of tables has no work to share. A view with a window
-on top needs the bounds that its uses set.
+Otherwise each use would push its own filters and columns into the view, and the uses would differ. The view keeps only
+the columns that at least one use reads. Two kinds of views are not shared. A view that only filters and projects tables
+has no work to share. A view with a window on top needs the bounds that its uses set.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.tree import bottom_up, inputs, walk
 
 Kept = Mapping[str, frozenset[int]]
-"""The views that are planned on their own, and the places of the columns that are read of each."""
+"""The views that are planned separately, each with the positions of its columns that are read."""
 
 
 def shared_views(queries: Sequence[Query]) -> list[str]:
-    """Return the views with state that are used more than once. Uses within one of them count once."""
+    """Return the names of the views with state that are used more than once. Uses inside a view count once."""
     uses: Counter[str] = Counter()
     seen: dict[str, LogicalProject] = {}
 
@@ -44,12 +44,12 @@ def shared_views(queries: Sequence[Query]) -> list[str]:
 
 
 def share_views(query: Query, kept: Kept) -> Query:
-    """Return the query with these views planned on their own."""
+    """Return the query with these views marked to be planned separately."""
     return replace(query, root=bottom_up(query.root, partial(_marked, kept)))
 
 
 def columns_read(queries: Sequence[Query]) -> dict[str, frozenset[int]]:
-    """Return the places of the columns that are read of each such view, after columns have been pruned."""
+    """Return the positions of the columns that are read from each such view, after columns have been pruned."""
     found: dict[str, frozenset[int]] = defaultdict(frozenset)
     for query in queries:
         for node in walk(query.root):
@@ -66,7 +66,7 @@ def _marked(kept: Kept, node: LogicalNode) -> LogicalNode:
 
 
 def _keeps(node: LogicalNode) -> bool:
-    """Whether a node has state, with no window above it."""
+    """Whether a node or a node below it has state, with no window above the state."""
     if isinstance(node, LogicalScan | LogicalWindow):
         return False
     plain = isinstance(node, LogicalCalc | LogicalStamp | LogicalUnion)

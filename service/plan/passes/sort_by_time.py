@@ -1,9 +1,9 @@
-"""Emit rows in time order: an ORDER BY of the whole query whose first column is derived from the time of a table.
+"""Emit rows in time order, for an ORDER BY of the whole query whose first column is derived from a table's time.
 
-A row is buffered until no earlier row can come, which is when the watermark passes its time. So the temporal filter
-that `sql.time_order` has put below the SELECT list gets the watermark's clock here. All rows are in one shard, because
-there is one order for all of them. A row behind the watermark is late, and has no place in the order. (Flink's temporal
-sort, with its parallelism of one.)
+A row is buffered until no earlier row can arrive, that is, until the watermark passes its time. `sql.time_order` has
+already added a temporal filter below the SELECT list; this pass makes the filter follow the watermark. All rows are in
+one shard, because they share a single order. A row that arrives behind the watermark is late, because it can no longer
+be placed in the order. (This is Flink's temporal sort, which also has a parallelism of one.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _ORDER = (
 
 
 def sort_by_time(query: Query) -> Query:
-    """Release the rows of a query with ORDER BY in the order of time, as the watermark passes them. Raises Refusal.
+    """Release the rows of a query with ORDER BY in time order, as the watermark passes them.
+
+    Raises Refusal if the rows cannot be emitted in that order.
 
     >>> example(sort_by_time, "SELECT item, price FROM bids ORDER BY at", sink="append")
     TemporalFilter clock=the clock final
@@ -55,7 +57,7 @@ def sort_by_time(query: Query) -> Query:
 
 
 def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
-    """Return the filter that releases rows in the order of their time. Raises Refusal."""
+    """Return the filter, set to release rows in time order. Raises Refusal if that is not possible."""
     below, first = node.input.input, node.order[0]
     time = event_times(below).get(first.column or "")
     found = None if time is None or first.descending else passed(timed_tables(below), str(first.column), time)

@@ -1,15 +1,16 @@
-"""Split the DISTINCT of a hot group by its values, so that the values spread over the shards.
+"""Split the DISTINCT aggregates of a hot group by their values, so that the values are spread over the shards.
 
     SELECT g, COUNT(DISTINCT x) … GROUP BY g     COUNT(x) by g over the rows of SELECT DISTINCT g, x
 
 Other calls are aggregated by g and x first and then by g. The first step emits accumulators, because sums would be
-rounded twice or could overflow in between (`operators.aggregate.stages`). It emits extremes as they are.
+rounded twice or could overflow in between (`operators.aggregate.stages`). It emits minimum and maximum values
+unchanged.
 
-    SELECT g, COUNT(DISTINCT x), SUM(y) …        COUNT(x), and the sum of s, by g over s = the accumulator of y by g, x
+    SELECT g, COUNT(DISTINCT x), SUM(y) …        COUNT(x) and the sum of s by g, where s is the accumulator of y by g, x
 
-This is done for an aggregate without GROUP BY, whose one group is the hottest there is, if all calls are DISTINCT over
-the same columns, and wherever the hint SPLIT_DISTINCT asks for it. (Flink's split-distinct option and its incremental
-aggregate.)
+The pass applies wherever the hint SPLIT_DISTINCT asks for it. It also applies to an aggregate without GROUP BY, whose
+single group receives every row, if all calls are DISTINCT over the same column. (Compare Flink's split-distinct option
+and its incremental aggregate.)
 """
 
 from __future__ import annotations
@@ -86,14 +87,13 @@ def _check(node: LogicalAggregate) -> None:
 
 
 Steps = tuple[str, LogicalAggregateCall, LogicalAggregateCall]
-"""The column with the results of a call by parts of a group, this call, and a call over its results."""
+"""The column with a call's results for parts of a group, that call, and the call that combines the results."""
 
 
 def in_two_steps(name: str, call: LogicalAggregateCall, below: Mapping[str, Type]) -> Steps | None:
     """Return the two steps of a call over rows with the columns `below`.
 
-    None if the call cannot be split: it needs the rows of the whole group, or distinguishes the values that it has
-    seen.
+    None if the call cannot be split, because it needs all rows of the group or is DISTINCT.
     """
     partial = f"{name}#first"
     if call.function in _EXTREMES:
@@ -106,9 +106,9 @@ def in_two_steps(name: str, call: LogicalAggregateCall, below: Mapping[str, Type
 
 
 def between(partial: str, second: LogicalAggregateCall) -> tuple[str, LogicalAggregateCall, LogicalAggregateCall]:
-    """Return two steps in place of a second step over `partial`: one by larger parts, and one over its results.
+    """Return two steps in place of a second step over `partial`: one for larger parts, and one that combines these.
 
-    The column with the results of the first of them comes first.
+    The name of the column with the results for the larger parts comes first.
     """
     name = f"{partial.removesuffix('#first')}#between"
     if second.stage == "whole":

@@ -1,12 +1,13 @@
-"""Spread a key with very many rows over several shards where the hint SKEW asks for it.
+"""Spread a key with very many rows over several shards if the hint SKEW asks for it.
 
-    SELECT /*+ SKEW('o') */ … FROM orders o JOIN customers c ON …   rows of `o` with one key are spread over 8 shards,
-                                                                    rows of `c` are copied to each of them
+    SELECT /*+ SKEW('o') */ … FROM orders o JOIN customers c ON …   rows of `o` with the same key are spread over 8
+                                                                    shards; rows of `c` are copied to each of them
     SELECT /*+ SKEW('o' = 32) */ …                                  over 32 shards
-    SELECT /*+ SKEW('o') */ … ROW_NUMBER() OVER (…) … <= 3          ranks in 8 shards, then one over their first rows
+    SELECT /*+ SKEW('o') */ … ROW_NUMBER() OVER (…) … <= 3          ranks in 8 shards, then one rank of their first rows
 
-This is correct if no result depends on rows in other shards: a row that is spread meets all rows that it may match.
-The join must not preserve the other side: a copied row does not know what its other copies match.
+This is correct if no result depends on rows in other shards. In a join, a spread row still meets all rows that it may
+match. But the join must not preserve the copied side, because a copied row does not know whether its other copies have
+matches.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rowkind.service.plan.tree import rewritten, sides, walk
 
 
 def spread_hot_keys(query: Query) -> Query:
-    """Spread the rows of a hot key over several shards where SKEW asks for it.
+    """Spread the rows of a hot key over several shards if SKEW asks for it.
 
     Raises Refusal for a hint that cannot be followed.
 
@@ -62,7 +63,7 @@ def spread_hot_keys(query: Query) -> Query:
 
 
 def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    # These operators need the rows of one key together.
+    # These operators need all rows of a key in one shard.
     alone = LogicalAggregate | LogicalSession | LogicalOver | LogicalLookup | LogicalNormalize | LogicalMatch
     return () if isinstance(node, alone) else sides(node)
 

@@ -1,10 +1,10 @@
-"""Choose where rows get the time at which they are processed: PROCTIME() as a column.
+"""Choose the shard in which rows get their processing time, for PROCTIME() as a column.
 
-A retraction would get another time than the row that it retracts, so the input may only insert.
+A retraction would get a different time from the row that it retracts, so the input must only insert rows.
 
-An aggregate over windows of that time needs the rows of a group in one shard, and all rows of a batch have one time. So
-the other columns of the group choose the shard in which a row gets its time, and the row is aggregated there: nothing
-is shuffled in between, as with panes (`passes.aggregate_panes`).
+An aggregate over windows of processing time needs the rows of a group in one shard, and all rows of a batch have the
+same time. So the other group columns choose the shard in which a row gets its time. The row is aggregated in the same
+shard, so nothing is shuffled in between, as with panes (`passes.aggregate_panes`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rowkind.service.plan.tree import rewritten
 
 
 def stamp_rows(query: Query) -> Query:
-    """Stamp rows in the shard in which their group is aggregated. Raises Refusal for rows that are retracted.
+    """Stamp rows in the shard in which their group is aggregated. Raises Refusal for rows that may be retracted.
 
     >>> example(stamp_rows, '''
     ...     SELECT page, COUNT(*) AS n FROM clicks GROUP BY page, window(PROCTIME(), '1 minute')''')
@@ -58,7 +58,7 @@ def _checked(node: LogicalStamp) -> LogicalStamp:
 
 
 def _of_groups(node: LogicalAggregate) -> LogicalAggregate:
-    """Return an aggregate whose groups are in the shards in which their rows are stamped, if that is possible."""
+    """Return the aggregate, with each group in the shard in which its rows are stamped, if that is possible."""
     below, times = node.input.input, event_times(node.input.input)
     moves = tuple(name for name in node.group if name in times and is_processing_time(times[name]))
     plain = tuple(name for name in node.group if name not in moves)
@@ -72,7 +72,7 @@ def _of_groups(node: LogicalAggregate) -> LogicalAggregate:
 
 
 def _placed(node: LogicalNode, names: tuple[str, ...]) -> LogicalNode | None:
-    """Return the node with its rows spread by these columns where they are stamped; None if that is not possible."""
+    """Return the node, with rows partitioned by these columns when they are stamped; None if that is not possible."""
     match node:
         case LogicalStamp(partition=None) if columns(node.input.input).keys() >= set(names):
             return replace(node, partition=names) if partitioning(node.input.input) is None else None

@@ -1,1 +1,1 @@
-"""Scalar expressions: Spark SQL semantics, compiled to DuckDB SQL."""
+"""Scalar expressions with Spark SQL's semantics, compiled to DuckDB SQL."""

@@ -1,4 +1,4 @@
-"""Compiles arithmetic and bit operations on whole numbers, decimals and doubles, with Spark's result types.
+"""Compiles arithmetic and bitwise operators on integers, decimals and doubles, with Spark's result types.
 
 A decimal result that could have more than 38 digits loses digits after the decimal point, down to six, as in Spark. If
 DuckDB's 128 bits are then too few for an intermediate result, `service.execute.kernels.decimals` computes the result
@@ -34,7 +34,7 @@ _LEAST_SCALE = 6
 def number_type(text: str) -> Type | None:
     """Return the type of a number literal; None for a decimal with too many digits.
 
-    Raises ValueError if it is no number.
+    Raises ValueError if the text is not a number.
     """
     digits = text.removeprefix("-")
     if "e" in digits.lower():
@@ -52,7 +52,7 @@ def number_type(text: str) -> Type | None:
 
 
 def calculated(sign: str, left: Typed, right: Typed, *, strict: bool = True) -> Typed:
-    """Compile `left sign right` for two numbers; if not `strict`, as TRY_ADD and similar functions do."""
+    """Compile `left sign right` for two numbers. If `strict` is False, errors become NULL, as in TRY_ADD."""
     families = {family(left.type), family(right.type)}
     if "decimal" in families and "float" not in families:
         return _of_decimals(sign, left, right, strict=strict)
@@ -147,9 +147,9 @@ def _unscaled(sql: str, type_: Type) -> str:
 
 
 def _exactly(value: Typed) -> Type:
-    """Return the decimal type of a whole number or decimal.
+    """Return the decimal type of an integer or decimal.
 
-    Like Spark, it gives a whole number that is written as a literal the smallest type that holds it.
+    As in Spark, an integer literal gets the smallest type that can hold it.
     """
     if value.literal is not None and family(value.type) == "integer":
         found = types.decimal(len(value.literal.lstrip("+-")), 0)
@@ -209,7 +209,7 @@ def _not_bits(compiler: Compiler, node: exp.BitwiseNot) -> Typed:
 def _shift(compiler: Compiler, node: exp.Binary) -> Typed:
     value, count = _integers(compiler, node, node.left, node.right)
     if count.type.required != INT:
-        raise Refusal("the number of bits to shift by is an INT", node)
+        raise Refusal("the number of bits to shift by must be an INT", node)
     kernel = f"{_SHIFTS[type(node)]}_{'int' if value.type.required == INT else 'bigint'}"
     return Typed(f"{kernel}({value.sql}, {count.sql})", nullable(value.type.required, value, count))
 

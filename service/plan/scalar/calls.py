@@ -1,4 +1,4 @@
-"""Compiles function calls by the name that the user wrote, whatever node the parser makes of them."""
+"""Compiles function calls by the name that the user wrote, regardless of the node that the parser creates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
 
 
 def no_function(node: exp.Func) -> Refusal:
-    """Return the refusal of a function that is not supported."""
+    """Return the error for a function that is not supported."""
     name = word(node)
     reason = REFUSED.get(name)
     near = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.75)
@@ -58,7 +58,7 @@ def is_unknown(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
 def _with_names(parts: list[exp.Expr]) -> list[exp.Expr]:
     """Return the fields of a STRUCT, each preceded by its name.
 
-    The name is an alias, the name of a column or field, or `col` and a number.
+    The name is the field's alias, the name of the column or field, or `col` followed by a number.
     """
     named: list[exp.Expr] = []
     for number, part in enumerate(parts, 1):
@@ -75,7 +75,7 @@ def _with_names(parts: list[exp.Expr]) -> list[exp.Expr]:
 
 
 def _spelled(compiler: Compiler, node: exp.Expr) -> Typed:
-    """Compile a function that has a syntax of its own."""
+    """Compile a function that has special syntax."""
     name, parts = _named(node)
     return call(compiler, node, name, parts, FUNCTIONS[name])
 
@@ -115,7 +115,8 @@ _SPELLED: Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Extract: ("EXTRACT", ("this", "expression")),
     exp.Transform: ("TRANSFORM", ("this", "expression")),
 }
-"""Functions with a syntax of their own: the name of each, and the parts of its node that are its arguments."""
+"""Functions with special syntax: for each node, the function's name and the parts of the node that are its arguments.
+"""
 
 RULES: Mapping[type[exp.Expr], Rule] = {
     **dict.fromkeys(

@@ -1,6 +1,6 @@
-"""Casts between SQL types, written in DuckDB SQL with the meaning that they have in Spark SQL.
+"""Casts between SQL types, compiled to DuckDB SQL with Spark SQL's semantics.
 
-A CAST that fails on a value stops the query, like Spark's in ANSI mode; TRY_CAST returns NULL for such a value.
+A CAST fails on a value that it cannot convert, as in Spark's ANSI mode; TRY_CAST returns NULL for such a value.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _to_text(sql: str, source: Type) -> str | None:
 
 
 def constant(text: str, to: Type) -> str | None:
-    """Return DuckDB SQL for a text literal of the query as a value of type `to`; None if the text is no such value."""
+    """Return DuckDB SQL for the text of a literal as a value of type `to`; None if the text is not such a value."""
     text = text.strip()
     match family(to):
         case "string":

@@ -1,4 +1,4 @@
-"""Casts of arrays, maps and structs: each inner value is cast by itself, and NULL stays NULL."""
+"""Casts of arrays, maps and structs: each inner value is cast separately, and NULL stays NULL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Inner = Callable[[str, Type, Type], "str | None"]
 
 
 def variables(*texts: str, count: int = 1) -> list[str]:
-    """Return parameter names for a DuckDB lambda that occur in none of the texts from which the lambda is built."""
+    """Return parameter names for a DuckDB lambda that do not occur in the texts from which the lambda is built."""
     last = max([int(number) for text in texts for number in re.findall(r"(?i)each_(\d+)", text)], default=0)
     return [f"each_{number}" for number in range(last + 1, last + count + 1)]
 
@@ -51,7 +51,7 @@ def cast(sql: str, source: Type, to: Type, inner: Inner) -> str | None:
 
 
 def field(sql: str, name: str) -> str:
-    """Return DuckDB SQL for a field of a struct."""
+    """Return DuckDB SQL for a struct's field."""
     return f"struct_extract({sql}, '{name}')"
 
 

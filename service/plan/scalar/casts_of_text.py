@@ -1,4 +1,4 @@
-"""Casts from text: numbers, dates and times as Spark SQL reads them in ANSI mode.
+"""Casts from text to numbers, dates and times, as in Spark SQL's ANSI mode.
 
 Spaces and control characters around the value are ignored. Years have four or more digits and may have a sign. A time
 must come with its date. A time zone is `Z`, an offset, or the name of a region.
@@ -17,9 +17,15 @@ _AROUND = "".join(map(chr, range(1, 33))) + "\x7f"
 _DAY = r"\d{4}-\d{1,2}-\d{1,2}"
 _MOMENT = r"\d{4}-\d\d-\d\d[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 
+_WORDS = {"nan": "'nan'", "inf": "'inf', '+inf', 'infinity', '+infinity'", "-inf": "'-inf', '-infinity'"}
+"""The words for floating point values that are not digits, by DuckDB's word for the value."""
+
 
 def cast(sql: str, to: Type, *, strict: bool) -> str | None:
-    """Return SQL that reads a `to` from a text; other text fails, or is NULL if not `strict`. None if unsupported."""
+    """Return SQL that converts text to type `to`; None if unsupported.
+
+    Other text fails, or becomes NULL if not `strict`.
+    """
     text = f"trim({sql}, '{_AROUND}')"
     word = "CAST" if strict else "TRY_CAST"
     name = types.duckdb(to)
@@ -49,11 +55,7 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
             number = f"COALESCE(TRY_CAST(rtrim({{0}}, 'dDfF') AS {name}), CAST({large} AS {name}))"
             words = "".join(
                 f"WHEN lower({text}) IN ({spelled}) THEN CAST('{value}' AS {name}) "
-                for spelled, value in (
-                    ("'nan'", "nan"),
-                    ("'inf', '+inf', 'infinity', '+infinity'", "inf"),
-                    ("'-inf', '-infinity'", "-inf"),
-                )
+                for value, spelled in _WORDS.items()
             )
             return _case(sql, where(NUMBER + "[dDfF]?", number) + words, bad)
         case "date":

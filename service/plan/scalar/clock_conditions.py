@@ -1,4 +1,4 @@
-"""Conditions on NOW() in the form that passes use: a time of the row, compared with the current time.
+"""Conditions on NOW() in the form that passes use: a time from the row, compared with the current time.
 
 ts > NOW() - INTERVAL '1' DAY     ts, a day later, > NOW()
 d >= CURRENT_DATE                 d, >= CURRENT_DATE
@@ -46,7 +46,7 @@ def reads_clock(node: exp.Expr) -> bool:
 
 
 def moved_column(time: exp.Expr) -> tuple[exp.Column, int] | None:
-    """Return the column from which a time is moved, and by how many microseconds; None for any other time."""
+    """Return the column and the offset in µs if a time is a column plus or minus constant intervals, otherwise None."""
     time, later = time.unnest(), 0
     while isinstance(time, exp.Add | exp.Sub) and isinstance(time.expression, exp.Interval):
         try:

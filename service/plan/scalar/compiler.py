@@ -1,7 +1,7 @@
 """Compiles a scalar expression in one walk: each kind of node has a rule, and a node without a rule is refused by name.
 
 The rules are in the other modules of this package (`scalar.scalars` collects them). The operands of every operation are
-cast to the type that Spark casts them to, so that nothing depends on DuckDB's own typing.
+cast to the type that Spark casts them to, so that no result depends on DuckDB's own type rules.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rowkind.service.plan.scalar.typed import Typed, converted, opened, quoted, 
 from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, family, with_null
 
 Columns = Mapping[str, tuple[str, Type]]
-"""For each column of the plan, its name in the input of a calc and its type there."""
+"""For each column of the plan, its name and its type in a calc's input."""
 
 _LONGEST = 200_000
-"""The largest number of characters that the DuckDB SQL of one expression may have."""
+"""The maximum length of one expression's DuckDB SQL, in characters."""
 
 Rule = tuple[Callable[["Compiler", Any], Typed], tuple[str, ...]]
-"""How a kind of node is written in DuckDB SQL, and the parts that such a node may have. A node with any other part is
-refused."""
+"""A function that compiles a kind of node to DuckDB SQL, and the parts that such a node may have. A node with any other
+part is refused."""
 
 
 class Compiler:
@@ -40,14 +40,14 @@ class Compiler:
         self._variables = variables or {}
 
     def function(self, node: exp.Lambda, arguments: Sequence[Type]) -> tuple[str, Typed]:
-        """Return the parameters of a lambda (->) in DuckDB SQL, and its body for arguments of these types.
+        """Return a lambda's parameters in DuckDB SQL, and its body for arguments of these types.
 
         The lambda may omit parameters at the end. Raises Refusal.
         """
         names = [parameter.name for parameter in node.expressions]
         if len(names) > len(arguments) or len({name.lower() for name in names}) < len(names):
             raise Refusal(
-                "the function's parameters must have different names, and their number can be at most "
+                "a lambda's parameters must have different names, and their number here can be at most "
                 f"{len(arguments)}, not {len(names)}",
                 node,
             )
@@ -61,11 +61,11 @@ class Compiler:
         """Return the value of a lambda parameter. Raises Refusal."""
         found = self._variables.get(node.name.lower())
         if found is None:
-            raise Refusal(f"there is no {node.name} here", node)
+            raise Refusal(f"there is no lambda parameter {node.name} here", node)
         return found
 
     def compile(self, node: exp.Expr) -> Typed:
-        """Return the node in DuckDB SQL. Raises Refusal if its type is not one that can be computed with."""
+        """Compile a node. Raises Refusal if expressions cannot use its type."""
         value = self.value(node)
         if family(value.type) is None:
             raise Refusal(
@@ -76,7 +76,7 @@ class Compiler:
         return value
 
     def whole(self, node: exp.Expr) -> Typed:
-        """Return the node like `compile`; it may also be an ARRAY, MAP or STRUCT of such values. Raises Refusal."""
+        """Compile a node of a type that `compile` accepts, or an ARRAY, MAP or STRUCT of them. Raises Refusal."""
         value = self.value(node)
         if not types.computable(value.type):
             raise Refusal(
@@ -87,7 +87,7 @@ class Compiler:
         return opened(value)
 
     def value(self, node: exp.Expr) -> Typed:
-        """Return the node in DuckDB SQL; its type may also be a STRUCT, ARRAY or MAP. Raises Refusal."""
+        """Compile a node of any type, including STRUCT, ARRAY and MAP. Raises Refusal."""
         if isinstance(node, exp.Paren):
             return self.value(node.this)
         if isinstance(node, exp.Column):
@@ -113,24 +113,24 @@ class Compiler:
         return found
 
     def condition(self, node: exp.Expr) -> Typed:
-        """Return the node, which must be a condition. Raises Refusal."""
+        """Compile a node that must be a condition. Raises Refusal."""
         typed = self.compile(node)
         if family(typed.type) not in ("boolean", "null"):
-            raise Refusal(f"expected a condition, but this is {typed.type.sql}: compare it with something", node)
+            raise Refusal(f"expected a condition, got {typed.type.sql}: write a comparison", node)
         return typed if family(typed.type) == "boolean" else converted(typed, BOOLEAN)
 
     def string(self, node: exp.Expr) -> Typed:
-        """Return the node, which must be text. Raises Refusal."""
+        """Compile a node that must be text. Raises Refusal."""
         value = self.compile(node)
         if family(value.type) not in ("string", "null"):
-            raise Refusal(f"expected text, but this is {value.type.sql}: write CAST(… AS STRING)", node)
+            raise Refusal(f"expected text, got {value.type.sql}: write CAST(… AS STRING)", node)
         return value if family(value.type) == "string" else converted(value, STRING)
 
     def numbers(self, *nodes: exp.Expr) -> list[Typed]:
-        """Return the nodes, which must be numbers. Raises Refusal.
+        """Compile nodes that must be numbers. Raises Refusal.
 
         All nodes are compiled before any type is checked, so an unsupported expression is reported before a value that
-        is no number.
+        is not a number.
         """
         values = [self.compile(node) for node in nodes]
         return [self._number(node, value) for node, value in zip(nodes, values, strict=True)]
@@ -140,19 +140,19 @@ class Compiler:
         if family(value.type) == "null":
             return converted(value, INT)
         if family(value.type) not in ("integer", "decimal", "float"):
-            raise Refusal(f"expected a number, but this is {value.type.sql}: write a CAST, or another column", node)
+            raise Refusal(f"expected a number, got {value.type.sql}: write a CAST, or another column", node)
         return value
 
     def united(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> tuple[list[Typed], Type]:
-        """Return all parts cast to Spark's common type, and that type.
+        """Compile all parts, and cast them to Spark's common type; return them, and that type.
 
-        A text literal is read as a value of the other parts' type. Raises Refusal.
+        A string literal is read as a value of the other parts' type. Raises Refusal.
         """
         return unite([self.whole(part) for part in parts], node)
 
 
 def taken(sql: str, type_: Type) -> Typed:
-    """Return the value of a column in the type that expressions compute with."""
+    """Return a column's value, converted to the type that expressions use."""
     found = family(type_)
     if found is None:
         return Typed(sql, type_)
@@ -177,7 +177,7 @@ _NAMES: Mapping[type[exp.Expr], str] = {
     exp.Interval: "an INTERVAL that is not added to a date or timestamp",
     exp.Star: "*",
     exp.AtTimeZone: "AT TIME ZONE (write FROM_UTC_TIMESTAMP or TO_UTC_TIMESTAMP)",
-    exp.Lambda: "a function with ->",
+    exp.Lambda: "a lambda (->)",
     exp.Placeholder: "a parameter",
     exp.Tuple: "a row of values outside a comparison (write STRUCT for one value with several fields)",
 }

@@ -33,7 +33,7 @@ def _both(compiler: Compiler, node: exp.Connector) -> Typed:
 
 
 def joined(word: str, operands: Sequence[tuple[Typed, exp.Expr]]) -> Typed:
-    """Join conditions by AND or OR; each comes with the expression from which it was compiled.
+    """Join conditions with AND or OR; each condition comes with the expression from which it was compiled.
 
     As in Spark, once a condition decides the result, the conditions after it are not evaluated, so they cannot fail.
     """
@@ -60,7 +60,7 @@ _SAFE_CALLS = (
 
 
 class Possible(exp.Expression, exp.Func):
-    """Whether a condition is true for a row or cannot be evaluated on it; only the planner creates it."""
+    """Tests whether a condition is true for a row or cannot be evaluated on it; only the planner creates this node."""
 
     arg_types = {"this": True}  # noqa: RUF012 -- sqlglot's convention
 
@@ -72,16 +72,16 @@ def may_fail(node: exp.Expr) -> bool:
     earlier condition has removed. So no pass may move it past such a condition.
     """
     if isinstance(node, ClockCondition):
-        # The time of a column is moved without SQL, so it cannot fail.
+        # A column's time is moved without SQL, so this cannot fail.
         return moved_column(node.this) is None and may_fail(node.this)
     parts = node.walk(prune=lambda each: isinstance(each, Possible))
     return not all(isinstance(each, (*_SAFE, Possible)) or _is_safe_call(each) for each in parts)
 
 
 def may_move(condition: exp.Expr) -> bool:
-    """Return whether a condition may be evaluated on rows other than those for which it is written.
+    """Return whether a condition may be evaluated on rows other than those on which the query evaluates it.
 
-    It must neither fail nor call a nondeterministic function.
+    Such a condition neither fails nor calls a nondeterministic function.
     """
     return not may_fail(condition) and all(function.deterministic for function in functions_in(condition))
 
@@ -119,8 +119,8 @@ def _is(compiler: Compiler, node: exp.Is) -> Typed:
     if isinstance(node.expression, exp.Null):
         inner = node.this.unnest()
         if isinstance(inner, exp.Column):
-            # IS NULL works on a column of any type, even one that cannot be computed with: DuckDB reads such columns,
-            # too.
+            # IS NULL works on columns of any type, even types that other expressions cannot use, because DuckDB can
+            # read such columns.
             name, _type = compiler.columns[inner.name]
             return Typed(f"({quoted(name)} IS NULL)", BOOLEAN)
         return Typed(f"({compiler.compile(inner).sql} IS NULL)", BOOLEAN)

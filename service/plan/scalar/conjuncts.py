@@ -1,4 +1,4 @@
-"""Works on expression trees: lists the columns they read, substitutes columns, and splits conditions at AND."""
+"""Helpers for expression trees: list the columns that they read, substitute columns, and split conditions at AND."""
 
 from __future__ import annotations
 

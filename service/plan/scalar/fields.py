@@ -1,4 +1,4 @@
-"""Compiles access to fields of structs (and of structs in an array), elements of arrays and entries of maps."""
+"""Compiles access to struct fields (also in an array of structs), array elements and map entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.plan.scalar.types import array_of, with_null
 
 
 def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[exp.Column, list[exp.Identifier]]:
-    """Split a name with dots into a column and its fields. As in Spark, a table takes precedence over a column."""
+    """Split a dotted name into a column and its fields. As in Spark, a table takes precedence over a column."""
     parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
     count = 2 if len(parts) > 1 and is_table(parts[0].name) else 1
     bare = exp.Column(this=parts[count - 1].copy(), table=parts[0].copy() if count > 1 else None)
@@ -56,7 +56,7 @@ def _of_struct(value: Typed, name: str, node: exp.Dot) -> Typed:
 
 def _element(compiler: Compiler, node: exp.Bracket) -> Typed:
     if len(node.expressions) != 1:
-        raise Refusal("an element has one number or key", node)
+        raise Refusal("brackets after a value must contain exactly one index or key, as in a[0]", node)
     return call(compiler, node, "[]", [node.this, node.expressions[0]], (ELEMENT, ENTRY))
 
 

@@ -1,4 +1,4 @@
-"""Compiles dates and timestamps moved by a number of days or by an INTERVAL literal."""
+"""Compiles dates and timestamps plus or minus an INTERVAL literal or a number of days."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _NO_NUMBER = "expected an INTERVAL literal, such as INTERVAL '3' DAY or INTERVAL
 
 
 def moved(compiler: Compiler, node: exp.Add | exp.Sub) -> Typed | None:
-    """Return a date or timestamp plus or minus an INTERVAL or a number of days.
+    """Compile a date or timestamp plus or minus an INTERVAL or a number of days.
 
-    Return None if the operation is neither. Raises Refusal.
+    Return None if the node is a different operation. Raises Refusal.
     """
     left, right = node.left.unnest(), node.right.unnest()
     if isinstance(node, exp.Add) and _is_interval(left) and not _is_interval(right):
@@ -46,7 +46,9 @@ def moved(compiler: Compiler, node: exp.Add | exp.Sub) -> Typed | None:
     times = ("date", "timestamp", "local")
     if family(value.type) in times and family(days.type) in times:
         raise Refusal(
-            "the difference of two times would be an INTERVAL: write DATEDIFF or TIMESTAMPDIFF(SECOND, from, to)", node
+            "two times cannot be subtracted, because the result would be an INTERVAL: write DATEDIFF or "
+            "TIMESTAMPDIFF(SECOND, from, to)",
+            node,
         )
     if family(value.type) == "date" and days.type.required == INT:
         return Typed(f"CAST({value.sql} {sign} {days.sql} AS DATE)", nullable(DATE, value, days))
@@ -54,7 +56,7 @@ def moved(compiler: Compiler, node: exp.Add | exp.Sub) -> Typed | None:
 
 
 def _is_interval(node: exp.Expr) -> bool:
-    """Return whether the node is an INTERVAL, or several in a row as in INTERVAL 1 DAY 2 HOURS."""
+    """Return whether a node is an INTERVAL, or several consecutive ones, as in INTERVAL 1 DAY 2 HOURS."""
     if isinstance(node, exp.Add | exp.Sub):
         return _is_interval(node.left.unnest()) and _is_interval(node.right.unnest())
     return isinstance(node, exp.Interval)
@@ -67,7 +69,7 @@ def _by_interval(compiler: Compiler, sign: str, moment: exp.Expr, interval: exp.
         months, days, micros = -months, -days, -micros
     kind = family(value.type)
     if kind not in ("date", "timestamp", "local"):
-        raise Refusal(f"an INTERVAL can be added only to a date or timestamp, but this is {value.type.sql}", moment)
+        raise Refusal(f"an INTERVAL can be added only to a date or timestamp, not {value.type.sql}", moment)
     plain = value.sql if kind == "local" else f"CAST({value.sql} AS TIMESTAMP)"
     steps = [
         f"to_{unit}s({count})" for unit, count in (("month", months), ("day", days), ("microsecond", micros)) if count

@@ -1,4 +1,4 @@
-"""Compiles calls of the job's Python functions: arguments are cast to the declared types, and DuckDB does the call."""
+"""Compiles calls of the job's Python functions: casts the arguments to the declared types; DuckDB makes the calls."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rowkind.service.plan.scalar.types import common, duckdb, family, with_null
 from rowkind.service.python.function import PythonFunction
 
 FUNCTION = "function"
-"""The part of a call node that holds the called function of the job."""
+"""The part of a call's node that holds the job's function."""
 
 ROWS = "rows"
-"""The part that marks a call of a table function whose rows are expanded."""
+"""The part of a call's node that marks a call of a table function whose rows are expanded."""
 
 
 def function_of(node: exp.Expr) -> PythonFunction | None:
-    """Return the job's function that a node calls."""
+    """Return the job's function that a node calls; None for other nodes."""
     found = node.args.get(FUNCTION)
     return found if isinstance(found, PythonFunction) else None
 
@@ -54,7 +54,7 @@ def call(compiler: Compiler, node: exp.Anonymous, function: PythonFunction) -> T
 def with_types(
     node: exp.Expr, function: PythonFunction, arguments: Sequence[exp.Expr], given: Sequence[Type]
 ) -> tuple[exp.Expr, ...]:
-    """Return the arguments of an aggregate function in the types that it takes. Raises Refusal."""
+    """Cast the arguments of an aggregate function to the types that it takes. Raises Refusal."""
     _check_count(node, function, len(arguments))
     typed = []
     for argument, type_, wanted in zip(arguments, given, function.arguments, strict=True):
@@ -63,7 +63,7 @@ def with_types(
             continue
         found = common(type_, wanted)
         if found is None or found.required != wanted.required:
-            raise Refusal(f"{function.name} takes {wanted.sql} here, but this is {type_.sql}: write a CAST", argument)
+            raise Refusal(f"{function.name} takes {wanted.sql} here, not {type_.sql}: write a CAST", argument)
         typed.append(exp.cast(argument.copy(), wanted.sql, dialect="spark"))
     return tuple(typed)
 
@@ -83,10 +83,10 @@ def _argument(function: PythonFunction, value: Typed, to: Type, at: exp.Expr) ->
         return Typed(constant(at, value.literal, to), to.required)
     found = common(value.type, to)
     if found is None or found.required != to.required:
-        raise Refusal(f"{function.name} takes {to.sql} here, but this is {value.type.sql}: write a CAST", at)
+        raise Refusal(f"{function.name} takes {to.sql} here, not {value.type.sql}: write a CAST", at)
     return converted(value, to)
 
 
 def _same(given: Type, wanted: Type) -> bool:
-    """Return whether two types are the same apart from where NULL is allowed."""
+    """Return whether two types differ at most in where NULL is allowed."""
     return given.kind == wanted.kind and given.sql == wanted.sql

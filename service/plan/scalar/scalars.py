@@ -1,7 +1,7 @@
-"""Compiles scalar expressions: typed as in Spark SQL, and written in DuckDB SQL with the same meaning.
+"""Compiles scalar expressions to DuckDB SQL, with the types and the meaning that they have in Spark SQL.
 
-Only expressions known to have the same meaning are accepted. Columns are already resolved: a column is an `exp.Column`
-without a table, named as in the plan (`resolved`).
+Only expressions that are known to have the same meaning are accepted. Columns are already resolved: a column is an
+`exp.Column` without a table, named as in the plan (`resolved`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def type_of(node: exp.Expr, columns: Columns) -> Type:
 
 
 def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:
-    """Compile a scalar expression and cast it to a type that its own type converts to. Raises Refusal."""
+    """Compile a scalar expression, and cast it to a type to which its own type can be converted. Raises Refusal."""
     plain = compile_scalar(node, columns)
     if plain.type.required == to.required:
         return plain
@@ -89,7 +89,7 @@ def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expres
 
 
 def resolved(name: str, like: exp.Expr | None = None) -> exp.Column:
-    """Return a column of the plan by its name, with the position of `like` in the SQL."""
+    """Return a node for the plan's column `name`, with the position of `like` in the SQL."""
     identifier = exp.Identifier(this=name, quoted=True)
     if like is not None:
         metas = [each.meta for each in like.walk() if "start" in each.meta]
@@ -101,7 +101,7 @@ def resolved(name: str, like: exp.Expr | None = None) -> exp.Column:
 
 
 def show(node: exp.Expr) -> str:
-    """Return an expression in Spark SQL as a user would write it."""
+    """Return an expression as Spark SQL, as a user would write it."""
 
     def plain(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Column):

@@ -1,4 +1,4 @@
-"""Lengths of the units of time."""
+"""The lengths of time units."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ LONGEST: Mapping[str, int] = {
     "QUARTER": 92 * DAY,
     **dict.fromkeys(("YEAR", "YYYY", "YY"), 366 * DAY),
 }
-"""The longest that each unit of DATE_TRUNC can be, in microseconds."""
+"""The greatest length of each unit of DATE_TRUNC, in microseconds."""

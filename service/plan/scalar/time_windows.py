@@ -1,18 +1,18 @@
-"""Functions for the bounds of time windows; `service.plan.sql.time_windows` creates them, and users cannot write them.
+"""Functions for the bounds of time windows. `service.plan.sql.time_windows` creates them; users cannot call them.
 
     WINDOW_START(t, size[, offset])             the start of the tumbling window that contains t
     HOP_STARTS(t, slide, size[, offset])        the starts of all hopping windows that contain t, in ascending order
-    HOP_STARTS_BY(begin, length, size)          the starts of the windows with a part of this length at begin
+    HOP_STARTS_BY(begin, length, size)          the starts of the windows that have a part of this length at begin
     CUMULATE_ENDS(t, step, size[, offset])      the ends of all cumulating windows that contain t, in ascending order
     WINDOW_END(start, size)                     start + size
     WINDOW_TIME(end, by)                        end - by, the last time in the window
     LATER(t, by)                                t + by, limited to the range of timestamps
     SESSION_TIME(t, gap)                        t; an error if a session cannot end after it
 
-If the windows of a time exceed the range of timestamps, its row fails.
+If a window of a row's time exceeds the range of timestamps, the row fails.
 
 Windows begin at the epoch plus the offset plus a whole number of sizes, slides or steps, even before the epoch, as in
-Spark and Flink. A time is a TIMESTAMP or a TIMESTAMP_NTZ, and so are the bounds of its windows; a DATE stands for its
+Spark and Flink. The bounds of windows have the type of the time, a TIMESTAMP or TIMESTAMP_NTZ. A DATE means its
 midnight.
 """
 
@@ -32,7 +32,7 @@ from rowkind.service.plan.scalar.typed import Typed, nullable
 from rowkind.service.plan.scalar.types import LOCAL, TIMESTAMP, family
 
 DAY = 86_400_000_000
-"""Microseconds of a day. Every day has the same length, since times are in UTC or without a time zone."""
+"""The microseconds in a day. Every day has the same length, because times are in UTC or have no time zone."""
 
 
 class WindowStart(exp.Expression, exp.Func):
@@ -42,7 +42,7 @@ class WindowStart(exp.Expression, exp.Func):
 
 
 class PaneStart(WindowStart):
-    """The start of a pane: a piece of time, several of which make up a window of length `windows`."""
+    """The start of a pane, which is a part of a window; several panes make up a window of length `windows`."""
 
     arg_types = {"this": True, "size": True, "offset": False, "windows": True}  # noqa: RUF012 -- as above
 
@@ -55,7 +55,7 @@ class WindowStarts(exp.Expression, exp.Func):
 
 
 class WindowStartsBy(WindowStarts):
-    """The starts of the windows that consist of parts of one length, one of which begins at a time."""
+    """The starts of the windows that have a part of a given length that begins at a time."""
 
     _sql_names = ["HOP_STARTS_BY"]  # noqa: RUF012 -- as above
     arg_types = {"this": True, "slide": True, "size": True}  # noqa: RUF012 -- as above
@@ -81,25 +81,25 @@ class WindowTime(exp.Expression, exp.Func):
 
 
 class Later(exp.Expression, exp.Func):
-    """A time moved later or earlier; limited to the first and the last timestamp."""
+    """A time moved later or earlier, but not beyond the first or the last timestamp."""
 
     arg_types = {"this": True, "by": True}  # noqa: RUF012 -- as above
 
 
 class SessionTime(exp.Expression, exp.Func):
-    """A time that must be farther than a session's gap from the first and the last timestamp."""
+    """A time; fails if the first or the last timestamp is within a session's gap of it."""
 
     arg_types = {"this": True, "gap": True}  # noqa: RUF012 -- as above
 
 
 PANE = "#pane"
-"""The name of a column with the start of a pane. No query can use this name."""
+"""The name of a column with the start of a pane. No query can refer to this name."""
 
 PANES = "#panes"
 """The name of a column with the start of a run of consecutive panes."""
 
 NODES = (WindowStart, PaneStart, WindowStarts, WindowStartsBy, WindowEnds, WindowEnd, WindowTime, Later)
-"""None of these fails, except for times near the first or the last timestamp."""
+"""The nodes that never fail, except for times near the first or the last timestamp."""
 
 _UNITS = (("DAY", DAY), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000), ("MILLISECOND", 1_000))
 
@@ -135,23 +135,21 @@ def _in_micros(value: Typed, node: exp.Expr) -> tuple[str, Type]:
             advice = "write CAST(… AS TIMESTAMP)"
         case _:
             advice = "write TIMESTAMP_MILLIS or TIMESTAMP_SECONDS for a number since the epoch"
-    raise Refusal(
-        f"a window needs a TIMESTAMP, a TIMESTAMP_NTZ or a DATE, but this is {value.type.sql}: {advice}", node
-    )
+    raise Refusal(f"a window needs a TIMESTAMP, a TIMESTAMP_NTZ or a DATE, not {value.type.sql}: {advice}", node)
 
 
 def _floor(time: str, width: int, offset: int) -> str:
-    """Return SQL for the greatest offset + n * width, with a whole n, that is not above a number of microseconds."""
+    """Return SQL for the greatest `offset + n * width`, where n is an integer, that is not greater than `time`."""
     return f"({time} - ((({time} - {offset}) % {width} + {width}) % {width}))"
 
 
 def _within(time: str, size: int, *, both: bool = False) -> str:
-    """Return the time as SQL that fails if the time is too late to be moved by `size`, or with `both` also too early.
+    """Return SQL for a time that fails if the time is too late to add `size`; if `both`, also if too early to subtract.
 
     Without this check, a window end outside the range would be an error only in queries that read the end.
     """
     found = f"(({time} + {size + 1}) - {size + 1})"
-    # The smallest BIGINT is below the first timestamp that can be computed with.
+    # The smallest BIGINT is below the first timestamp that expressions can use.
     less = size + FIRST_MOMENT + 2**63
     return f"(({found} - {less}) + {less})" if both else found
 
@@ -162,7 +160,7 @@ def _offset(node: exp.Expr) -> int:
 
 
 def _moment(sql: str, type_: Type) -> Typed:
-    # A CAST to TIMESTAMPTZ looks up the time zone for every row, and takes ten times as long.
+    # A CAST to TIMESTAMPTZ would look up the time zone for every row, and take ten times as long.
     make = "make_timestamptz" if family(type_) == "timestamp" else "make_timestamp"
     return Typed(f"{make}({sql})", type_)
 
@@ -225,7 +223,7 @@ def _ends(compiler: Compiler, node: WindowEnds) -> Typed:
 
 
 def _several(first: str, before: str, step: int, type_: Type) -> Typed:
-    # The elements are integers, which `evaluate` reads as times: DuckDB generates them more than ten times as fast.
+    # The elements are integers, which `evaluate` reads as times: DuckDB generates integers over ten times faster.
     return Typed(f"range({first}, {before}, {step})", Type("array", items=type_.required, nullable=type_.nullable))
 
 

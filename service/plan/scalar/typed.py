@@ -1,4 +1,4 @@
-"""A value on its way from Spark SQL to DuckDB SQL: the SQL so far, and the type of its result."""
+"""Compiled values: DuckDB SQL with its result type, and conversions between types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowkind.service.plan.scalar.types import NULL, STRING, canonical, common, c
 class Typed:
     """DuckDB SQL and the type of its value.
 
-    `literal` is the content of a text or number literal of the query, else None.
+    `literal` is the content if the value is a string or number literal in the query; None for other values.
     """
 
     sql: str
@@ -26,12 +26,13 @@ class Typed:
 
 
 def opened(value: Typed) -> Typed:
-    """Return an array, map or struct in the type that expressions compute with inside of it. Raises Refusal."""
+    """Convert an array, map or struct so that its inner values have types that expressions use. Raises Refusal."""
     if not is_nested(value.type):
         return value
     if not computable(value.type):
         raise Refusal(
-            f"type {value.type.sql} contains a type whose values can only be selected unchanged, not computed with"
+            f"type {value.type.sql} contains a type that cannot be used in expressions: its values can only be "
+            "selected unchanged"
         )
     sql = value.sql
     if any(inner.logical == "local-timestamp-millis" for inner in value.type.walk()):
@@ -40,7 +41,7 @@ def opened(value: Typed) -> Typed:
 
 
 def converted(value: Typed, to: Type) -> Typed:
-    """Convert a value to a type that can hold it; the caller makes sure that it can."""
+    """Convert a value to a type that can hold it; the caller has checked that the type can."""
     if value.type.required == to.required:
         return value
     value = opened(value)
@@ -50,7 +51,7 @@ def converted(value: Typed, to: Type) -> Typed:
 
 
 def constant(node: exp.Expr | None, text: str, to: Type) -> str:
-    """Return a text literal of the query as a value of another type. Raises Refusal if the text is no such value."""
+    """Convert a string literal to another type, in DuckDB SQL. Raises Refusal if its text is not such a value."""
     sql = casts.constant(text, to)
     if sql is None:
         raise Refusal(f"{text!r} is not a value of type {to.sql}", node)
@@ -58,7 +59,7 @@ def constant(node: exp.Expr | None, text: str, to: Type) -> str:
 
 
 def nullable(type_: Type, *values: Typed) -> Type:
-    """Return the type of an operation that is NULL if one of the values is NULL."""
+    """Return the result type of an operation that is NULL if one of the values is NULL."""
     return with_null(type_, any(value.type.nullable for value in values))
 
 
@@ -68,21 +69,21 @@ def quoted(name: str) -> str:
 
 
 def text_literal(value: str) -> str:
-    """Return a text literal in DuckDB SQL."""
+    """Return a string literal in DuckDB SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def unite(values: Sequence[Typed], at: exp.Expr | None = None) -> tuple[list[Typed], Type]:
-    """Return all values cast to Spark's common type, and that type, not null.
+    """Cast all values to Spark's common type; return them, and that type without NULL.
 
-    A text literal is read as a value of the others' type. Raises Refusal if there is no common type.
+    A string literal is read as a value of the others' type. Raises Refusal if there is no common type.
     """
     firm = [value for value in values if value.literal is None or family(value.type) != "string"] or values
     type_ = firm[0].type.required if family(firm[0].type) != "null" else NULL
     for value in firm[1:]:
         found = common(type_, value.type)
         if found is None:
-            raise Refusal(f"{type_.sql} and {value.type.sql} cannot be combined here: write a CAST on one of them", at)
+            raise Refusal(f"{type_.sql} and {value.type.sql} cannot be combined here: cast one of them", at)
         type_ = found
     if family(type_) == "null" and len(firm) < len(values):
         type_ = STRING

@@ -1,8 +1,9 @@
 """SQL types in expressions: their families, the common type of two types in Spark SQL, and their names in DuckDB.
 
-Expressions know fewer types than columns do. A column of any type can be selected; to compute with it or to compare it,
-it must belong to a `family`. Arrays, maps and structs belong to no family: functions take them apart and create new
-ones, whose inner values may always be NULL. The rules are Spark SQL's in ANSI mode, its default.
+Expressions support fewer types than columns do. A column of any type can be selected, but expressions can use or
+compare it only if its type belongs to a `family`. Arrays, maps and structs belong to no family: functions take them
+apart and create new ones, whose inner values may always be NULL. The rules are those of Spark SQL in ANSI mode, its
+default.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ _MOST_DIGITS = 38
 
 
 def decimal(precision: int, scale: int) -> Type | None:
-    """Return DECIMAL(precision,scale) NOT NULL; None if it has more digits than can be computed with."""
+    """Return DECIMAL(precision,scale) NOT NULL; None if it has more digits than expressions support."""
     return Type.of(f"DECIMAL({precision},{scale}) NOT NULL") if precision <= _MOST_DIGITS else None
 
 
 def family(type_: Type) -> Family | None:
-    """Return the family of a type; None for a type that can only be passed on."""
+    """Return the family of a type; None for a type whose values can only be selected unchanged."""
     if type_.logical == "decimal":
         return "decimal" if type_.precision <= _MOST_DIGITS else None
     if type_.logical in ("timestamp-nanos", "local-timestamp-nanos", "duration"):
@@ -69,14 +70,14 @@ def is_nested(type_: Type) -> bool:
 
 
 def computable(type_: Type) -> bool:
-    """Return whether values of a type can be computed with, or taken apart down to such values."""
+    """Return whether expressions can use values of a type, or its inner values if it is nested."""
     if type_.kind == "record":
         return all(computable(field.type) for field in type_.fields)
     return computable(type_.element) if is_nested(type_) else family(type_) is not None
 
 
 def canonical(type_: Type) -> Type:
-    """Return the type of a computed value that comes from a column of `type_`.
+    """Return the type that expressions use for a column of `type_`.
 
     For example, milliseconds become microseconds, and enums become text.
     """
@@ -94,28 +95,28 @@ def canonical(type_: Type) -> Type:
 
 
 def array_of(element: Type) -> Type:
-    """Return ARRAY NOT NULL of an element that may be NULL."""
+    """Return the type ARRAY NOT NULL, with elements that may be NULL."""
     return Type("array", items=with_null(element, nullable=True))
 
 
 def map_of(value: Type) -> Type:
-    """Return MAP NOT NULL from text to a value that may be NULL."""
+    """Return the type MAP NOT NULL, with text as keys and values that may be NULL."""
     return Type("map", items=with_null(value, nullable=True))
 
 
 def struct_of(fields: Iterable[tuple[str, Type]]) -> Type:
-    """Return STRUCT NOT NULL of fields that may be NULL."""
+    """Return the type STRUCT NOT NULL, with fields that may be NULL."""
     found = (Field(name, with_null(type_, nullable=True), "null") for name, type_ in fields)
     return Type("record", name="Struct", fields=tuple(found))
 
 
 def with_null(type_: Type, nullable: bool) -> Type:
-    """Return the type with or without NULL."""
+    """Return a type that does or does not allow NULL."""
     return type_.as_nullable() if nullable else type_.required
 
 
 def duckdb(type_: Type) -> str:
-    """Return the name of a type in DuckDB."""
+    """Return a type's name in DuckDB."""
     match type_.kind:
         case "array":
             return f"{duckdb(type_.element)}[]"
@@ -128,7 +129,7 @@ def duckdb(type_: Type) -> str:
 
 
 def failure(text: str, name: str) -> str:
-    """Return DuckDB SQL of type `name` that stops the query with a message. `text` is DuckDB SQL for the message."""
+    """Return DuckDB SQL of type `name` that fails with a message. `text` is DuckDB SQL for the message."""
     return f"CAST(spark_fails({text}) AS {name})"
 
 
@@ -140,9 +141,9 @@ def as_decimal(type_: Type) -> Type | None:
 
 
 def common(left: Type, right: Type) -> Type | None:
-    """Return the type, not null, in which Spark SQL compares or unites values of two types; None if it does not.
+    """Return the NOT NULL type to which Spark SQL converts two types to combine or compare them; None if it cannot.
 
-    If Spark would parse text at run time and so could fail on a row, there is no common type here: the query must use
+    If Spark would parse text at run time, and so could fail on a row, there is no common type here: the query must use
     CAST.
     """
     families = {family(left), family(right)}
@@ -167,7 +168,7 @@ _COMMON: Mapping[frozenset[Family | None], Type] = {
     frozenset(["date", "timestamp"]): TIMESTAMP,
     frozenset(["date", "local"]): LOCAL,
 }
-"""The common type of two families."""
+"""The common types of two different families."""
 
 
 def _common_decimal(left: Type, right: Type) -> Type | None:
@@ -178,7 +179,7 @@ def _common_decimal(left: Type, right: Type) -> Type | None:
 
 
 def _common_nested(left: Type, right: Type) -> Type | None:
-    """Return the common type of arrays, maps or structs. Structs have one if their fields have the same names."""
+    """Return the common type of two arrays, maps or structs. Structs must have the same field names."""
     if left.kind != right.kind or not (is_nested(left) and is_nested(right)):
         return None
     if left.kind == "record":

@@ -1,4 +1,4 @@
-"""The smallest and the largest UTC offset of a time zone."""
+"""The minimum and maximum UTC offset of a time zone."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rowkind.avro.timestamp_text import zone_of
 
 _DAY = timedelta(days=1)
 _FIRST, _LAST = datetime(1840, 1, 1, tzinfo=UTC), datetime(2060, 1, 1, tzinfo=UTC)
-"""The period that is searched: from before any zone had a time other than that of a place, until long after the last
-rule that has an end."""
+"""The period that is searched. It begins before any zone had a time other than a place's local time, and ends long
+after the end of every rule that has one."""
 
 
 @lru_cache(maxsize=64)
 def offsets(name: str) -> tuple[int, int] | None:
-    """Return the least and the largest UTC offset that a zone has ever had, in microseconds; None if it does not exist.
+    """Return a zone's minimum and maximum UTC offset of all times, in microseconds; None if the zone does not exist.
 
-    The offsets are looked up day by day: no offset was in force for less than a day.
+    The offsets are looked up day by day, because no offset was in force for less than a day.
     """
     try:
         zone = zone_of(name)

@@ -1,6 +1,6 @@
-"""The aggregate functions by the names that a user can write: arguments, result, state, and which are refused.
+"""Table of the aggregate functions that SQL can call, and list of those that are refused.
 
-The reference of functions is generated from this table. Results are Spark's.
+The function reference is generated from this table. Results equal those of Spark.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rowkind.operators.aggregate.function import AggregateFunction
 
 @dataclass(frozen=True)
 class AggregateEntry:
-    """The names of one function of the operator, its arguments, and its description in the reference.
+    """The SQL names of an operator's function, with its arguments and its description in the function reference.
 
-    `fewest` and `most` are the smallest and the largest number of arguments.
+    `fewest` and `most` are the minimum and maximum number of arguments.
     """
 
     names: str
@@ -29,9 +29,9 @@ class AggregateEntry:
 
 
 _VALUE = "one value; if rows may be retracted, all distinct values"
-_ROWS = "one value; if rows may be retracted, all values with their order of arrival"
-_ALL = "all distinct values, each with its row count; a change reads the values of its group"
-_BITS = "a row count, and for each bit the number of rows in which it is set"
+_ROWS = "one value; if rows may be retracted, all values and the order in which they arrived"
+_ALL = "all distinct values, each with its row count; every change reads its group's values"
+_BITS = "a row count and, for each bit, the number of rows in which it is set"
 _PAIRS = "row counts, and the exact sums of y, x, xy, y² and x²"
 _STAYS = "A row that is retracted and inserted again within one batch keeps its place"
 _LEFT_OPEN = "Without ORDER BY, the values are in ascending order, not in order of arrival"
@@ -39,7 +39,7 @@ _LEFT_OPEN = "Without ORDER BY, the values are in ascending order, not in order 
 TABLE: tuple[AggregateEntry, ...] = (
     AggregateEntry(
         "COUNT", "count", "*, or values", "BIGINT", "a row count",
-        "With several values: the rows in which none of them is NULL",
+        "With several values, counts the rows in which none of them is NULL",
         0, 1000,
     ),
     AggregateEntry("COUNT_IF", "count", "condition", "BIGINT", "a row count"),
@@ -53,25 +53,25 @@ TABLE: tuple[AggregateEntry, ...] = (
     AggregateEntry("AVG MEAN TRY_AVG", "avg", "number", "DOUBLE or a decimal", "a row count and an exact sum"),
     AggregateEntry("MIN", "min", "value", "the argument's type", _VALUE),
     AggregateEntry("MAX", "max", "value", "the argument's type", _VALUE,
-                   "Also keeps only one value for a column whose values only grow"),
+                   "Also keeps only one value if rows are updated, but updates never decrease the argument"),
     AggregateEntry("ANY_VALUE", "any_value", "value", "the argument's type", _VALUE,
-                   "The least value; Spark may return NULL"),
+                   "Returns the least value; Spark may return NULL"),
     AggregateEntry(
         "MAX_BY", "max_by", "value, order", "the value's type", _VALUE, "Rows whose order is NULL are "
-        "ignored. Of rows with the same order, the value that is last in byte order", 2, 2,
+        "ignored. If several rows have the greatest order, returns the value that is last in byte order", 2, 2,
     ),
     AggregateEntry(
         "MIN_BY", "min_by", "value, order", "the value's type", _VALUE, "Rows whose order is NULL are "
-        "ignored. Of rows with the same order, the value that is first in byte order", 2, 2,
+        "ignored. If several rows have the least order, returns the value that is first in byte order", 2, 2,
     ),
     AggregateEntry(
         "FIRST FIRST_VALUE", "first", "value [, ignore nulls]", "the argument's type", _ROWS,
-        f"The first of the current rows in order of arrival; with IGNORE NULLS, the first value that is not NULL. "
+        f"Returns the value of the current row that arrived first; IGNORE NULLS skips rows whose value is NULL. "
         f"{_STAYS}", 1, 2,
     ),
     AggregateEntry(
         "LAST LAST_VALUE", "last", "value [, ignore nulls]", "the argument's type", _ROWS,
-        f"The last of the current rows in order of arrival; with IGNORE NULLS, the last value that is not NULL. "
+        f"Returns the value of the current row that arrived last; IGNORE NULLS skips rows whose value is NULL. "
         f"{_STAYS}", 1, 2,
     ),
     AggregateEntry("BOOL_AND EVERY", "bool_and", "condition", "BOOLEAN", "the counts of true and of false"),
@@ -118,12 +118,12 @@ TABLE: tuple[AggregateEntry, ...] = (
                    "the argument's type, or an ARRAY of it", _ALL,
                    "The exact percentile, because a sketch cannot process retractions", 2, 3),
     AggregateEntry("MODE", "mode", "value", "the argument's type", _ALL,
-                   "If several values are equally frequent, the least; also MODE() WITHIN GROUP (ORDER BY value), "
-                   "with DESC the greatest", 0, 2),
+                   "If several values are equally frequent, returns the least. MODE() WITHIN GROUP (ORDER BY value) "
+                   "is the same; with DESC, it returns the greatest", 0, 2),
 )  # fmt: skip
 
 AGGREGATES: Mapping[str, AggregateEntry] = {name: entry for entry in TABLE for name in entry.names.split()}
-"""The entry for each name."""
+"""Maps each SQL name to its entry."""
 
 REFUSED_AGGREGATES: Mapping[str, str] = {
     "GROUP_CONCAT": "write LISTAGG(x, ',')",
@@ -131,5 +131,5 @@ REFUSED_AGGREGATES: Mapping[str, str] = {
         ("HLL_SKETCH_AGG", "HLL_UNION_AGG", "BITMAP_CONSTRUCT_AGG", "COUNT_MIN_SKETCH", "APPROX_TOP_K"),
         "its sketch cannot process retractions",
     ),
-    "HISTOGRAM_NUMERIC": "its bins cannot process retractions; group by the bin and count",
+    "HISTOGRAM_NUMERIC": "its bins cannot process retractions; compute each row's bin, group by it and count",
 }

@@ -1,7 +1,7 @@
-"""Translates calls of aggregate functions into the operator's terms, and determines the type of their results.
+"""Aggregate calls: translates them from SQL to the operator's functions, and determines their result types.
 
-The functions are listed in `service.plan.sql.aggregate_table`. Types are those of Spark SQL. ANY_VALUE does not return
-NULL if there is another value; Spark may.
+The functions are listed in `service.plan.sql.aggregate_table`. Result types are those of Spark SQL. Unlike in Spark,
+ANY_VALUE returns NULL only if the group has no other value.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _NAMED: Mapping[type[exp.Expr], str] = {
     exp.Any: "ANY",
 }
 _BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
-"""Clauses that follow a call and belong to it."""
+"""Nodes for clauses that follow a call and belong to it, such as FILTER."""
 
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """A call of an aggregate function, in the operator's terms.
+    """An aggregate call, translated to a function of the operator.
 
-    - `arguments`: empty for COUNT(*). There are several for COUNT(DISTINCT a, b), for a value with the value it is
-      ordered by, and for y and x.
-    - `filter`: only rows for which it is true count.
-    - `order`: the order of the values that are gathered.
-    - `constants`: other parameters of the function: the separator of LISTAGG, the fractions of a percentile.
-    - `plain`: the result has the argument's type where it could have another one.
-    - `several`: the result is an array.
-    - `tries`: a result that does not fit its type is NULL.
+    - `arguments`: empty for COUNT(*). COUNT(DISTINCT a, b), functions of y and x, and functions that order one value by
+      another have several arguments.
+    - `filter`: the call reads only rows for which this condition is true.
+    - `order`: the order of the gathered values.
+    - `constants`: the function's other parameters: LISTAGG's separator, or the fractions of a percentile.
+    - `plain`: a percentile has the argument's type rather than DOUBLE.
+    - `several`: the result is an array, because the fractions are written as an ARRAY.
+    - `tries`: a result that does not fit its type becomes NULL.
     """
 
     function: AggregateFunction | PythonFunction
@@ -72,21 +72,21 @@ class _WrittenCall:
 
     @property
     def function(self) -> AggregateFunction:
-        """The operator's function."""
+        """The operator's function that computes the call."""
         return AGGREGATES[self.name].function
 
 
 def bare(node: exp.Expr) -> exp.Expr:
-    """Return a call without the clauses that follow it and belong to it."""
+    """Return a call without the clauses that follow it, such as FILTER."""
     while isinstance(node, _BEHIND):
         node = node.this
     return node
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Return whether a node is a call of an aggregate function, supported or not.
+    """Return whether a node is an aggregate call, supported or not.
 
-    FILTER (WHERE …) belongs to the call.
+    A FILTER (WHERE …) clause is part of the call.
     """
     if isinstance(node, _BEHIND):
         return is_aggregate(node.this)
@@ -98,25 +98,25 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def is_known(node: exp.Expr) -> bool:
-    """Return whether a node is a call of a supported aggregate function, of SQL or of the job."""
+    """Return whether a node calls a supported aggregate function, either built in or defined by the job."""
     return is_aggregate(node) and (function_of(node) is not None or _name(node) in AGGREGATES)
 
 
 def no_aggregate(node: exp.Expr) -> Refusal:
-    """Return the refusal of an aggregate function that does not exist or cannot retract a row."""
+    """Return the error for an aggregate function that does not exist or cannot process retractions."""
     reason = REFUSED_AGGREGATES.get(_name(node))
     return Refusal(f"the aggregate function {_name(node)} is not supported{f': {reason}' if reason else ''}", node)
 
 
 def is_window_function(node: exp.Expr) -> bool:
-    """Return whether a node is the function before OVER."""
+    """Return whether a node is a window function, that is, a call followed by OVER."""
     while isinstance(node.parent, _BEHIND) and node.arg_key == "this":
         node = node.parent
     return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def aggregate_call(node: exp.Expr) -> ParsedCall:
-    """Return the call that a node stands for; `is_aggregate` must be true for the node. Raises Refusal."""
+    """Translate an aggregate call; `is_aggregate` must be true for the node. Raises Refusal."""
     match node:
         case exp.Filter():
             inner = aggregate_call(node.this)
@@ -125,7 +125,8 @@ def aggregate_call(node: exp.Expr) -> ParsedCall:
             inner = aggregate_call(node.this)
             if inner.function not in ARRIVALS:
                 raise Refusal(
-                    "IGNORE NULLS is only for FIRST and LAST; other aggregate functions ignore NULLs anyway", node
+                    "IGNORE NULLS is allowed only with FIRST and LAST; other aggregate functions always ignore NULLs",
+                    node,
                 )
             return replace(inner, filter=_both(_is_there(inner.arguments[0]), inner.filter))
         case exp.IgnoreNulls() | exp.RespectNulls():
@@ -157,7 +158,7 @@ def _call(node: exp.Expr, within: tuple[exp.Ordered, ...]) -> ParsedCall:
     if function in ARRIVALS:
         return _arrived(call)
     if function in EXTREMES or function in ("bool_and", "bool_or", "bit_and", "bit_or"):
-        # DISTINCT changes only sums and counts.
+        # DISTINCT makes no difference to these functions.
         return ParsedCall(function, arguments)
     two = len(arguments) > 1
     if distinct and two:
@@ -183,10 +184,10 @@ def _counted(call: _WrittenCall) -> ParsedCall:
 
 
 def _arrived(call: _WrittenCall) -> ParsedCall:
-    """Return a call of FIRST or LAST, which may specify whether to ignore NULLs. Raises Refusal."""
+    """Return a call of FIRST or LAST, whose second argument may say whether to ignore NULLs. Raises Refusal."""
     value, *ignores = call.arguments
     if ignores and not isinstance(ignores[0], exp.Boolean):
-        raise Refusal("the second argument must be TRUE or FALSE: it says whether to ignore NULLs", call.node)
+        raise Refusal("the second argument, which says whether to ignore NULLs, must be TRUE or FALSE", call.node)
     return ParsedCall(call.function, (value,), filter=_is_there(value) if ignores and ignores[0].this else None)
 
 
@@ -197,11 +198,11 @@ def _gathered(call: _WrittenCall) -> ParsedCall:
         return _listed_values(call)
     if name in ("PERCENTILE_CONT", "PERCENTILE_DISC") or (name == "MODE" and not arguments):
         if len(order) != 1:
-            raise Refusal(f"{name} needs WITHIN GROUP (ORDER BY …) with one expression after it", node)
+            raise Refusal(f"{name} must be followed by WITHIN GROUP (ORDER BY …) with exactly one expression", node)
         value, arguments = order[0].this, (order[0].this, *arguments)
     else:
         if order:
-            raise Refusal(f"{name} cannot have ORDER BY: write the value in the parentheses", node)
+            raise Refusal(f"{name} cannot have ORDER BY: pass the value as an argument", node)
         value = arguments[0]
     if name == "MODE":
         return ParsedCall("mode", (value,), order=order)
@@ -214,18 +215,18 @@ def _listed_values(call: _WrittenCall) -> ParsedCall:
     """Return a call whose result lists all values. Raises Refusal."""
     if call.distinct and any(each.this != call.arguments[0] for each in call.order):
         raise Refusal(
-            f"{call.name}(DISTINCT x) can be ordered only by x, because one x may come from several rows", call.node
+            f"{call.name}(DISTINCT x) can be ordered only by x, because several rows may have the same x", call.node
         )
     if call.function != "listagg":
         return ParsedCall("collect_set" if call.distinct else call.function, call.arguments, order=call.order)
     separator = call.arguments[1] if len(call.arguments) > 1 else exp.Literal.string("")
     if not separator.is_string:
-        raise Refusal("the separator must be a text literal", separator)
+        raise Refusal("the separator must be a string literal", separator)
     return ParsedCall("listagg", call.arguments[:1], call.distinct, order=call.order, constants=(separator.name,))
 
 
 def _fractions(node: exp.Expr) -> tuple[tuple[str, ...], bool]:
-    """Return the fractions from 0 to 1 of a percentile, and whether they are written as an ARRAY. Raises Refusal."""
+    """Return a percentile's fractions, from 0 to 1, and whether they are written as an ARRAY. Raises Refusal."""
     several = isinstance(node, exp.Array) or (isinstance(node, exp.Anonymous) and node.name.upper() == "ARRAY")
     written = node.expressions if several else [node]
     for each in written:
@@ -237,7 +238,7 @@ def _fractions(node: exp.Expr) -> tuple[tuple[str, ...], bool]:
 
 
 def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr | None = None) -> Type:
-    """Return the type of a result, given the call and the types of its arguments. Raises Refusal."""
+    """Return a call's result type, given the types of its arguments. Raises Refusal."""
     function = call.function
     if isinstance(function, PythonFunction):
         return function.result
@@ -247,7 +248,7 @@ def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr |
     result = _DOUBLE if of_numbers else _RESULTS[function]
     for each in arguments if result is _DOUBLE else arguments[:1]:
         if not result.fits(each):
-            raise Refusal(f"{_called(at, function)} takes {result.takes}, but this is {each.sql}", at)
+            raise Refusal(f"{_called(at, function)} takes {result.takes}, not {each.sql}", at)
     if function in ("min_by", "max_by") and not arguments[1].orderable:
         raise Refusal(f"values of type {arguments[1].sql} have no order: use one of their fields, or a key", at)
     found = result.of(arguments[0])
@@ -256,9 +257,10 @@ def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr |
 
 @dataclass(frozen=True)
 class _ResultRule:
-    """The rule for the type of a function's result.
+    """The rule that determines a function's result type.
 
-    `takes` names the accepted arguments, `fits` tests the type of an argument, and `of` returns the type of the result.
+    `takes` describes the accepted arguments in messages. `fits` tests whether an argument's type is accepted. `of`
+    returns the result type for the first argument's type.
     """
 
     takes: str
@@ -345,14 +347,18 @@ def _check_arguments(call: _WrittenCall) -> None:
             f"* is allowed only in COUNT(*), not in {name}({'DISTINCT ' if call.distinct else ''}…)", call.node
         )
     if call.distinct and name == "COUNT_IF":
-        raise Refusal("COUNT_IF(DISTINCT …) is at most 1: write COUNT_IF(…)", call.node)
+        raise Refusal(
+            "COUNT_IF(DISTINCT …) is not supported, because its result is at most 1: write COUNT_IF(…)", call.node
+        )
 
 
 def _check_order(call: _WrittenCall) -> None:
     name, function = call.name, call.function
     if call.order and function in ARRIVALS:
         by = "MIN" if (function == "first") != bool(call.order[0].args.get("desc")) else "MAX"
-        raise Refusal(f"{name} follows the order of arrival: for another order, write {by}_BY(x, y)", call.node)
+        raise Refusal(
+            f"{name} cannot have ORDER BY, because it follows the order of arrival: write {by}_BY(x, y)", call.node
+        )
     if call.order and not (function in GATHERED and function != "collect_set"):
         raise Refusal(f"{name} cannot have ORDER BY: remove it", call.node)
 

@@ -1,4 +1,4 @@
-"""Builds the first logical plan of a query, and resolves every name."""
+"""Builds a query's first logical plan, and resolves every name in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEEPEST = 20
 
 @dataclass
 class Builder:
-    """Builds the plan of one query and collects its hints."""
+    """Builds one query's plan, and collects its hints."""
 
     catalog: Catalog
     _times: dict[str, TtlHint] = field(default_factory=dict)
@@ -49,18 +49,18 @@ class Builder:
 
     @property
     def ttl_hints(self) -> dict[str, TtlHint]:
-        """The STATE_TTL hints, by the paths to which they apply."""
+        """The STATE_TTL hints, keyed by the paths of the relations to which they apply."""
         return by_path(self._times, self._paths, self._invented)
 
     @property
     def skew_hints(self) -> dict[str, SkewHint]:
-        """The SKEW hints, by the paths to which they apply."""
+        """The SKEW hints, keyed by the paths of the relations to which they apply."""
         return by_path(self._skews, self._paths, self._invented)
 
     def select(self, tree: exp.Expr, context: Context) -> Selected:
         """Return the rows and columns of a query. Raises Refusal."""
         if context.path.count(".") > _DEEPEST:
-            raise Refusal("views and derived tables are nested too deeply; does a view read itself?", tree)
+            raise Refusal("views and derived tables are nested too deeply: check whether a view reads itself", tree)
         tree = query(tree)
         context = replace(context, with_=with_queries(tree, context))
         while True:
@@ -83,7 +83,7 @@ class Builder:
         return top_of_result(inner, tree, Names(context.path))
 
     def invent(self, path: str, stem: str) -> str:
-        """Return a path that no relation has, for a query without an alias: `exists_1.`."""
+        """Return an unused path, such as `exists_1.`, for a query without an alias."""
         number = 1
         while f"{path}{stem}_{number}".lower() in self._paths:
             number += 1
@@ -98,10 +98,9 @@ class Builder:
 
 
 def _with_domain(context: Context, refusal: Unreachable) -> Context:
-    """Return the context of a subquery with a domain that includes the outer columns that the subquery cannot reach.
+    """Add the outer columns that a subquery cannot reach to the domain in its context.
 
-    The values of these columns are joined to the subquery's rows. If there are no such columns, or no further ones,
-    raises the refusal.
+    The subquery's rows are joined with these columns' values. If no column can be added, raises the refusal.
     """
     around = {} if context.around is None else columns(context.around)
     domain = tuple(name for name in around if name in {*context.domain, *refusal.columns})

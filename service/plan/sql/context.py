@@ -1,4 +1,4 @@
-"""Parts shared by the front end: the context of a query, the meaning of names in FROM, and the result of a query."""
+"""Types shared by the front end's modules: the catalog of tables and views, a query's context, and its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from rowkind.service.plan.sql.scope import Scope, Unreachable
 
 @dataclass(frozen=True)
 class Catalog:
-    """The meanings of names in FROM outside the query: tables, created on demand, and parsed views."""
+    """The tables and views that a query can name in FROM.
+
+    `source` returns a table by name. The values of `views` return the views' parsed queries.
+    """
 
     tables: tuple[str, ...]
     source: Callable[[str], SourceTable]
@@ -24,9 +27,11 @@ class Catalog:
 
 @dataclass(frozen=True)
 class Named:
-    """A query in WITH: its column names if they are given, and the queries in WITH that it can use itself.
+    """A query in a WITH clause.
 
-    `depth` is the number of queries around the query whose WITH it is in.
+    - `columns`: its column names, if the clause gives them.
+    - `with_`: the queries in WITH that it can read itself.
+    - `depth`: how many queries enclose the query to which the WITH clause belongs.
     """
 
     query: exp.Expr
@@ -39,12 +44,12 @@ class Named:
 class Context:
     """The context of a query.
 
-    - `path`: the prefix of the names of its relations, empty or ending with a dot.
-    - `outer`: the scope of the outer query, if this is a subquery.
-    - `around`: the rows of the outer query.
-    - `domain`: the columns of these rows whose values the subquery's rows are to be joined with.
+    - `path`: the prefix of its relations' names; empty or ending with a dot.
+    - `outer`: the outer query's scope, if this query is a subquery.
+    - `around`: the outer query's rows.
+    - `domain`: the columns of `around` whose values must be joined to the subquery's rows.
     - `named`: the query's columns need names, because an outer query or the sink uses them.
-    - `result`: the query's columns are those of the sink.
+    - `result`: the query's columns become the sink's columns.
     """
 
     path: str = ""
@@ -57,31 +62,30 @@ class Context:
 
     @property
     def depth(self) -> int:
-        """The number of queries around this query."""
+        """The number of queries that enclose this query."""
         return 0 if self.outer is None else self.outer.depth
 
     def from_(self, path: str, named: Named) -> Context:
-        """Return the context of a query in FROM.
+        """Return the context of a query in this query's FROM clause.
 
-        Such a query can read the queries around this query, but not the other relations in FROM.
+        Such a query can read the queries that enclose this query, but not the other relations in the FROM clause.
         """
         outer = None if self.outer is None else self.outer.within(named.depth)
         return Context(path, named.with_, outer, self.around, named=not named.columns, result=False)
 
     def below(self, path: str, outer: Scope, around: LogicalNode, *, named: bool = False) -> Context:
-        """Return the context of a subquery that reads columns of the rows `around` it."""
+        """Return the context of a subquery that reads columns of `around`, the outer query's rows."""
         return replace(self, path=path, outer=outer, around=around, domain=(), named=named, result=False)
 
 
 @dataclass(frozen=True)
 class Selected:
-    """The result of a query: rows, and its columns as expressions over them.
+    """A query's result: its rows, and its columns as expressions over the rows.
 
-    - `links`: conditions of a subquery that read columns of the outer query; their other columns are columns of
-      `input`.
-    - `single`: there is at most one row (for each outer row, given the links).
-    - `empty`: expressions for columns of `input` that are not NULL if the row is missing. Not None for an aggregate
-      without GROUP BY.
+    - `links`: a subquery's conditions that read columns of the outer query; their other columns belong to `input`.
+    - `single`: there is at most one row; if there are links, at most one for each outer row.
+    - `empty`: set only for an aggregate without GROUP BY. If its row is missing, these expressions replace the columns
+      of `input` whose value is then not NULL.
     """
 
     input: LogicalNode
@@ -92,11 +96,11 @@ class Selected:
 
 
 class Queries(Protocol):
-    """The interface of the whole front end to its parts: it plans other queries."""
+    """The interface through which modules of the front end plan other queries."""
 
     @property
     def catalog(self) -> Catalog:
-        """Tables and views."""
+        """The tables and views that queries can read."""
         ...
 
     def select(self, tree: exp.Expr, context: Context) -> Selected:
@@ -104,7 +108,7 @@ class Queries(Protocol):
         ...
 
     def invent(self, path: str, stem: str) -> str:
-        """Return a path that no relation has, for a query without an alias: `exists_1.`."""
+        """Return an unused path, such as `exists_1.`, for a query without an alias."""
         ...
 
     def note(self, path: str) -> None:
@@ -113,27 +117,27 @@ class Queries(Protocol):
 
 
 def alias_for(queries: Queries, context: Context, stem: str) -> str:
-    """Return an alias that no relation of the query has, for a relation without an alias."""
+    """Return an unused alias for a relation that has none."""
     return queries.invent(context.path, stem).removeprefix(context.path).rstrip(".")
 
 
 @dataclass
 class Names:
-    """Names for the computed columns of one SELECT: readable, and unique among its columns."""
+    """Chooses names for a SELECT's computed columns: readable, and unique among its columns."""
 
     path: str
     _taken: set[str] = field(default_factory=set)
 
     def reserve(self, names: list[str]) -> None:
-        """Reserve names for later calls of `claim`."""
+        """Reserve names for later calls of `claim`, so that `fresh` does not return them."""
         self._taken.update(name.lower() for name in names)
 
     def claim(self, name: str) -> str:
-        """Return the column with the name that the user gave it."""
+        """Return the plan's column for a name that the user chose."""
         return self.path + name
 
     def fresh(self, stem: str) -> str:
-        """Return a column called `stem`, followed by a number if that name is taken."""
+        """Return an unused column name: `stem`, followed by a number if `stem` is taken."""
         number, name = 1, stem
         while name.lower() in self._taken:
             number += 1
@@ -143,7 +147,7 @@ class Names:
 
 
 def check_reach(links: tuple[exp.Expr, ...], known: set[str]) -> None:
-    """Refuse conditions on columns of a query that is not the immediate outer query. Raises Unreachable."""
+    """Check that the conditions read only `known` columns. Raises Unreachable."""
     for link in links:
         for column in link.find_all(exp.Column):
             if column.name not in known:

@@ -1,4 +1,4 @@
-"""Links: conditions of a subquery that read columns of the outer query."""
+"""Links: a subquery's conditions that read columns of the outer query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowkind.service.plan.sql.scope import Unreachable
 
 @dataclass(frozen=True)
 class Correlation:
-    """An equality between a column of the outer query and an expression of the subquery."""
+    """An equality between an expression over the outer query and an expression over the subquery."""
 
     outer: exp.Expr
     own: exp.Expr
@@ -33,15 +33,15 @@ class Correlation:
 
 
 def beyond(links: Sequence[exp.Expr], own: AbstractSet[str]) -> Unreachable:
-    """Return the error for links that cannot stay: columns of the outer query must become columns of the subquery."""
+    """Return the error for links that a subquery cannot keep: their outer columns must become its own columns."""
     read = set[str]().union(*map(reads, links)) - own
     return Unreachable("a subquery cannot read these columns of an outer query: write a JOIN", links[0], read)
 
 
 def equal_correlations(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list[Correlation]:
-    """Return the links of a subquery whose rows are grouped by them.
+    """Return a subquery's links as equalities, so that its rows can be grouped by them.
 
-    All of them must be equalities. Raises Unreachable.
+    Raises Unreachable if a link is not an equality between the outer query and the subquery.
     """
     found = []
     for each in links:
@@ -59,9 +59,9 @@ def equal_correlations(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list
 def correlated_columns(
     links: Sequence[exp.Expr], node: LogicalNode, names: Names
 ) -> tuple[LogicalNode, tuple[str, ...], tuple[exp.Expr, ...]]:
-    """Return the rows with a column for each link's own side, these columns, and the links over them.
+    """Add a column for each link's inner side; return the rows, these columns, and the links rewritten to read them.
 
-    Rows with equal values in these columns belong to the same outer rows. Raises Unreachable.
+    Rows with equal values in these columns match the same outer rows. Raises Unreachable.
     """
     below = columns(node)
     found: dict[str, exp.Expr] = {}

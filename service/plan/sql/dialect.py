@@ -1,10 +1,10 @@
-"""Spark's SQL as sqlglot reads it, but with functions left as the user wrote them.
+"""Spark's SQL dialect for sqlglot, with function calls left as the user wrote them.
 
-sqlglot turns the functions of each dialect into nodes that all dialects share, and rewrites arguments on the way. Here,
-a function is looked up by its Spark name (`service.plan.scalar.functions`). So a call stays a call: an `exp.Anonymous`
-with the arguments as written. Only constructs with a syntax of their own, aggregates and window functions keep their
-nodes. Unlike sqlglot's dialect, this dialect distinguishes CAST, which fails on a value that it cannot cast, from
-TRY_CAST.
+sqlglot turns each dialect's functions into nodes that all dialects share, and may rewrite their arguments. Rowkind
+looks up functions by their Spark names (`service.plan.scalar.functions`). So this dialect parses a call into an
+`exp.Anonymous` with the arguments as written. Only aggregates, window functions and constructs with special syntax
+keep sqlglot's nodes. Unlike sqlglot's Spark dialect, this dialect distinguishes CAST, which fails on a value that it
+cannot convert, from TRY_CAST.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AGGREGATES = (
     "PERCENTILE_APPROX", "APPROX_PERCENTILE",
 )  # fmt: skip
 _AS_WRITTEN = ("PERCENTILE", "GROUP_CONCAT")
-"""sqlglot drops the n of PERCENTILE(x, p, n), and reads GROUP_CONCAT as LISTAGG, which puts no comma between values."""
+"""sqlglot drops the n of PERCENTILE(x, p, n), and parses GROUP_CONCAT as LISTAGG, which has no comma as a default."""
 _CONDITIONALS = ("COALESCE", "NULLIF", "IF")
 _SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY", "LISTAGG", "STRING_AGG",
            "PERCENTILE_APPROX", "APPROX_PERCENTILE", "MAX_BY", "MIN_BY", "BROADCAST", "BROADCASTJOIN",
@@ -39,7 +39,7 @@ _TAKE_UNITS = ("DATEADD", "DATE_ADD", "TIMESTAMPADD", "DATEDIFF", "DATE_DIFF", "
 
 
 def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
-    """Return a parser of calls that, given three arguments, read the first one as a unit of time, not as a column."""
+    """Return a builder of calls: if a call has three arguments, the first is a unit of time, not a column."""
 
     def build(arguments: list[exp.Expr]) -> exp.Expr:
         if len(arguments) == 3 and isinstance(arguments[0], exp.Column) and not arguments[0].table:
@@ -50,7 +50,7 @@ def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 
 
 def _with_offset(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
-    """Return a parser of FIRST or LAST with a number after the value, as in row patterns; sqlglot lacks it."""
+    """Return a builder of FIRST or LAST that accepts a number after the value, as in row patterns; sqlglot has none."""
     build = SparkParser.FUNCTIONS[name]
 
     def with_offset(arguments: list[exp.Expr]) -> exp.Expr:
@@ -68,7 +68,7 @@ def _of_many_rows(name: str, build: Any) -> bool:
 
 
 class RowkindParser(MatchParser):
-    """The parser of `RowkindSql`."""
+    """The parser for `RowkindSql`."""
 
     STRICT_CAST = True
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -90,8 +90,8 @@ class RowkindParser(MatchParser):
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         """Parse the statements.
 
-        WINDOW and SESSION are functions before a parenthesis, and keywords elsewhere. MATCH_CONDITION is a keyword
-        before a parenthesis, and a name elsewhere.
+        If a parenthesis follows, WINDOW and SESSION are function names, and MATCH_CONDITION is a keyword. Otherwise,
+        WINDOW and SESSION are keywords, and MATCH_CONDITION is an ordinary name.
         """
         for token, after in pairwise(raw_tokens):
             if token.text.upper() in ("WINDOW", "SESSION") and after.token_type == TokenType.L_PAREN:
@@ -101,7 +101,7 @@ class RowkindParser(MatchParser):
         return super().parse(raw_tokens, sql)
 
     def _parse_function_call(self, *arguments: Any, **named: Any) -> exp.Expr | None:
-        """Parse a call, and add the position of a call without parentheses, which sqlglot does not record."""
+        """Parse a call. Also record the position of a call without parentheses, which sqlglot does not."""
         first = self._curr
         found = super()._parse_function_call(*arguments, **named)
         if isinstance(found, exp.CurrentDate | exp.CurrentTimestamp):
@@ -109,14 +109,14 @@ class RowkindParser(MatchParser):
         return found
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
-        """Parse the arguments of a function. FLOOR(t TO HOUR) is parsed so that it can be refused by name."""
+        """Parse a function's arguments. FLOOR(t TO HOUR) is accepted here so that it can be refused by name later."""
         found: list[exp.Expr] = super()._parse_function_args(alias)
         if found and self._match_text_seq(TO_UNIT):
             found.append(exp.Kwarg(this=exp.var(TO_UNIT), expression=self._parse_var(any_token=True)))
         return found
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """Parse an argument of a function; it may be a TABLE, which sqlglot does not support."""
+        """Parse a function's argument. Unlike in sqlglot, it may be a table, followed by PARTITION BY."""
         if self._curr.token_type == TokenType.TABLE and self._next.token_type != TokenType.L_PAREN:
             self._advance()
             rows: exp.Expr | None = self._parse_table_parts()
@@ -129,7 +129,7 @@ class RowkindParser(MatchParser):
         return rows
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
-        """Parse the alias of a relation and the watermark before it, which sqlglot does not support."""
+        """Parse a relation's alias and the WATERMARK clause before it, which sqlglot does not support."""
         clause = self._parse_watermark()
         found = super()._parse_table_alias(alias_tokens)
         if clause is None:
@@ -139,9 +139,9 @@ class RowkindParser(MatchParser):
         return alias
 
     def _parse_table_parts(self, *arguments: Any, **named: Any) -> exp.Table | exp.Dot | None:
-        """Parse a name in FROM.
+        """Parse a table name in FROM.
 
-        Spark's STREAM t and STREAM(t) mean t, since every table is a stream here.
+        Spark's STREAM t and STREAM(t) are parsed as t, because every table is a stream here.
         """
         if self._curr.token_type != TokenType.VAR or self._curr.text.upper() != "STREAM":
             return super()._parse_table_parts(*arguments, **named)
@@ -156,7 +156,7 @@ class RowkindParser(MatchParser):
         return super()._parse_table_parts(*arguments, **named)
 
     def _parse_watermark(self) -> WatermarkClause | None:
-        """Parse the watermark clause, unless WATERMARK is the alias itself."""
+        """Parse a WATERMARK clause; return None if WATERMARK is the relation's alias."""
         begin = self._index
         if self._curr.token_type != TokenType.VAR or not self._match_text_seq("WATERMARK"):
             return None
@@ -170,7 +170,7 @@ class RowkindParser(MatchParser):
         return WatermarkClause(this=time, alias=alias, delay=delay)
 
     def _replace_lambda(self, node: exp.Expr | None, expressions: list[exp.Expr]) -> exp.Expr | None:
-        """Treat the names of lambda parameters as parameters and not as columns, in upper or lower case."""
+        """Treat the names of a lambda's parameters as parameters, not as columns, regardless of case."""
         spelled = {parameter.name.lower(): parameter.name for parameter in expressions}
         for column in node.find_all(exp.Column) if node else ():
             first = column.parts[0]
@@ -178,7 +178,7 @@ class RowkindParser(MatchParser):
         return super()._replace_lambda(node, expressions)
 
     def _parse_join(self, *arguments: Any, **named: Any) -> exp.Join | None:
-        """Parse a join. sqlglot adds ON TRUE if there is no ON, which is not how Spark reads LATERAL then."""
+        """Parse a join. If ON is missing after a function, remove the ON TRUE that sqlglot adds but Spark does not."""
         begin = self._index
         found = super()._parse_join(*arguments, **named)
         call = found.this.this if found is not None and isinstance(found.this, exp.Lateral) else found and found.this
@@ -198,10 +198,10 @@ class RowkindParser(MatchParser):
 
 
 class RowkindSql(Spark):
-    """Spark's dialect with functions left as they are written."""
+    """Spark's dialect, with function calls left as the user wrote them."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark's keywords and MATCH_RECOGNIZE."""
+        """Recognizes Spark's keywords and MATCH_RECOGNIZE."""
 
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **Spark.Tokenizer.KEYWORDS,

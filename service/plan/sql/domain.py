@@ -1,10 +1,10 @@
-"""Subqueries that read the outer query in any place: computes their rows for each value in the outer query.
+"""Subqueries that read the outer query anywhere: computes their rows for each distinct outer value.
 
 A subquery that reads the outer query only in equalities `own = outer` in its WHERE is computed once and joined. Any
 other subquery is first joined with the *domain*: the distinct values of the outer columns that it reads. Its conditions
-on these columns then read columns of its own, and its result is joined by them (Neumann and Kemper, Unnesting Arbitrary
-Queries, 2015). If some of these columns cannot be compared, such as an array that it unnests, a key of the outer rows
-stands for them.
+then read these values from its own columns, and its result is joined with the outer query by them (Neumann and Kemper,
+Unnesting Arbitrary Queries, 2015). If some of these columns cannot be compared, such as an array that the subquery
+unnests, a unique key of the outer rows is used in their place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 
 @dataclass(frozen=True)
 class Domain:
-    """The distinct values of columns of the outer query, and the name of each column within the subquery.
+    """The distinct values of outer columns, and each column's name within the subquery.
 
     `links` are the conditions that match the subquery's rows to an outer row.
     """
@@ -36,7 +36,7 @@ class Domain:
 
 
 def domain(context: Context, path: str, at: exp.Expr) -> Domain:
-    """Return the domain that a subquery's context requires, as a relation with this path. Raises Refusal."""
+    """Return the domain for a subquery's context, as a relation with the path `path`. Raises Refusal."""
     assert context.around is not None, "only a query inside another one has a domain"
     types = columns(context.around)
     key = _key(context.around, context.domain, at)
@@ -53,9 +53,9 @@ def domain(context: Context, path: str, at: exp.Expr) -> Domain:
 
 
 def _key(around: LogicalNode, read: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
-    """Return the unique key that stands for columns of which some cannot be compared.
+    """Return the unique key of the outer rows that is used if some of the columns cannot be compared.
 
-    The key is empty if all can be compared. Raises Refusal.
+    The key is empty if all columns can be compared. Raises Refusal.
     """
     types = columns(around)
     apart = [name for name in read if not types[name].orderable]
@@ -67,6 +67,6 @@ def _key(around: LogicalNode, read: tuple[str, ...], at: exp.Expr) -> tuple[str,
     spelled, type_ = apart[0].rpartition(".")[2], types[apart[0]].sql
     raise Refusal(
         f"a subquery cannot read {spelled} of type {type_} from rows without a key, because such values cannot "
-        "be compared: give the table a primary key, or select its fields in a derived table",
+        "be compared: give the table a primary key, or select the column's fields in a derived table",
         at,
     )

@@ -1,4 +1,4 @@
-"""FROM: joins relations from left to right (`sql.relations` defines relations)."""
+"""The FROM clause: joins its relations from left to right. `sql.relations` plans each relation."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ from rowkind.service.plan.sql.subqueries import Subqueries, where
 
 @dataclass(frozen=True)
 class Joined:
-    """The part of FROM that has been planned so far: rows (None before the first relation), and the scope of names.
+    """The part of the FROM clause that has been planned so far.
 
-    `links` are conditions that read the outer query: links of derived tables or links to a domain. `single`: these
-    links leave at most one row.
+    - `node`: its rows; None before the first relation.
+    - `scope`: the names that can be used after it.
+    - `links`: conditions that read the outer query; they come from derived tables, or link to a domain.
+    - `single`: there is at most one row for each outer row, given the links.
     """
 
     node: LogicalNode | None
@@ -43,18 +45,18 @@ class Joined:
 
     @property
     def rows(self) -> LogicalNode:
-        """The rows; there must be some."""
+        """The rows; `node` must not be None."""
         assert self.node is not None, "FROM has at least one relation"
         return self.node
 
 
 def from_clause(tree: exp.Select, context: Context, queries: Queries) -> Joined:
-    """Return all rows of FROM.
+    """Return the rows of a SELECT's FROM clause.
 
-    Without FROM, there is one row, or one row for each value of a domain. Raises Refusal.
+    A SELECT without FROM has one row, or one row for each value of its domain. Raises Refusal.
     """
     first = tree.args.get("from_")
-    # A LATERAL VIEW follows all joins, and is itself a join with each row.
+    # A LATERAL VIEW follows all joins, and is planned as a further join.
     joins = [*(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
     start = Joined(None, Scope((), outer=context.outer), single=True)
     if not context.domain:
@@ -64,7 +66,7 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> Joined:
     if first is None:
         return replace(around, links=found.links)
     if any(_kind(join) in ("right", "full") for join in joins):
-        # If the domain came first, the join would null-pad it, and no ON could use its columns.
+        # If the domain came first, the join would null-pad it, and no ON clause could use its columns.
         rows = _chain(start, first, joins, context, queries)
         scope = replace(rows.scope, domain=found.names)
         on = tuple(map(scope.own, rows.links))
@@ -86,7 +88,7 @@ def _chain(start: Joined, first: exp.Expr, joins: list[exp.Join], context: Conte
 
 
 def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """Return the rows so far, joined with the relation after JOIN or a comma."""
+    """Return the rows so far, joined with the next relation, which follows JOIN or a comma."""
     if (found := generator(join)) is not None:
         # The first relation in FROM can read only the outer query.
         before = one_row(join) if left.node is None else left.node
@@ -104,7 +106,7 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
 
 
 def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """Return the rows so far, joined with those of a relation."""
+    """Return the rows so far, joined with another relation's rows."""
     scope, kind = _beside(left.scope, right.scope, join.this), _kind(join)
     asks: list[exp.Expr] = []
     using = join.args.get("using") or (_shared(left.scope, right.scope) if join.args.get("method") else None)
@@ -137,17 +139,17 @@ def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, querie
 def _with_answers(
     left: Joined, right: Joined, asks: list[exp.Expr], context: Context, queries: Queries
 ) -> tuple[Joined, Joined, list[exp.Expr]]:
-    """Return the sides of a join with the results of the subqueries in its ON, and the conditions that read them.
+    """Add the results of the subqueries in a join's ON clause to its inputs as columns.
 
-    Raises Refusal.
+    Return both inputs, and the conditions rewritten to read these columns. Raises Refusal.
     """
     sides, answers = [left, right], []
     for each in asks:
         of = [number for number, side in enumerate(sides) if _reads(each, side.scope)]
         if len(of) > 1:
             raise Refusal(
-                "in the ON clause of an outer join, a condition with a subquery can read only one side: join the other "
-                "side in a derived table first",
+                "in an outer join's ON clause, a condition with a subquery can read only one side of the join: join "
+                "the other side in a derived table first",
                 each,
             )
         (number,) = of or [0]
@@ -160,7 +162,7 @@ def _with_answers(
 
 
 def _reads(condition: exp.Expr, scope: Scope) -> bool:
-    """Return whether a condition names one of these relations, or reads one of their columns outside its subqueries."""
+    """Return whether a condition names a relation in the scope or, outside its subqueries, a relation's column."""
     inside = {table.alias_or_name.lower() for table in condition.find_all(exp.Table)}
     ours = {relation.alias.lower() for relation in scope.relations} - inside
     outside = condition.copy().transform(lambda each: exp.Null() if isinstance(each, exp.Query) else each)
@@ -172,14 +174,14 @@ def _reads(condition: exp.Expr, scope: Scope) -> bool:
 def _linked(
     left: Joined, right: Joined, kind: PhysicalJoinKind, join: exp.Join
 ) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Split the links of both sides into those evaluated in their join and those evaluated after it. Raises Refusal.
+    """Split both sides' links into those that the join evaluates and those evaluated after it. Raises Refusal.
 
     If there is a domain, its columns are among the left rows.
     """
     if kind in ("right", "full") and (left.links or right.links):
         raise Refusal(
-            f"a derived table next to a {kind.upper()} JOIN cannot read an outer query: write a LEFT JOIN, or "
-            "put the join into a derived table and compare its columns outside",
+            f"a derived table that is an input of a {kind.upper()} JOIN cannot read an outer query: write a LEFT JOIN, "
+            "or put the join into a derived table and compare its columns outside of that table",
             join.this,
         )
     own = {*columns(left.rows), *columns(right.rows)}
@@ -209,7 +211,7 @@ def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, querie
         on, merged = _using(using, "left", left.scope, right.scope)
         scope = replace(scope, merged=(*scope.merged, *merged))
         if said.at is None and said.match is None:
-            # As in DuckDB, the last column is the time.
+            # As in DuckDB, the last column in USING is the time.
             on = (*on[:-1], exp.GTE(this=on[-1].this, expression=on[-1].expression))
     else:
         on = tuple(map(scope.resolve, conjuncts(join.args.get("on"))))
@@ -220,7 +222,7 @@ def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, querie
 
 
 def _beside(left: Scope, right: Scope, at: exp.Expr) -> Scope:
-    """Return the scope after a join of both sides. Raises Refusal."""
+    """Return the scope after both sides have been joined. Raises Refusal."""
     taken = {alias.lower() for alias in (*(other.alias for other in left.relations), *left.spent)}
     for relation in right.relations:
         if relation.alias.lower() in taken:
@@ -236,10 +238,10 @@ def _shared(left: Scope, right: Scope) -> list[exp.Expr]:
 
 
 def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """Return the rows so far, each joined with the rows of a subquery that reads it."""
+    """Return the rows so far, each joined with the rows of a LATERAL subquery, which can read it."""
     lateral = join.this
     if not isinstance(lateral.this, exp.Subquery):
-        raise Refusal("LATERAL needs a subquery: LATERAL (SELECT …) AS name", lateral)
+        raise Refusal("LATERAL must be followed by a subquery: write LATERAL (SELECT …) AS name", lateral)
     kind = _kind(join)
     if kind not in ("inner", "left"):
         raise Refusal(f"{kind.upper()} JOIN LATERAL is not supported: write CROSS JOIN or LEFT JOIN LATERAL", lateral)
@@ -259,10 +261,11 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
         sides = LogicalInput(left.node), LogicalInput(right)
         joined = LogicalJoin(*sides, (*inner.links, *on), kind, lateral)
         return Joined(joined, scope, left.links, left.single and inner.single)
-    # An aggregate without GROUP BY has a row for every outer row: a missing row is an empty group.
+    # An aggregate without GROUP BY has a row for every outer row: if the row is missing, the group is empty.
     if kind == "left" and on:
         raise Refusal(
-            "this subquery always has one row: move the condition into the subquery, or into CASE", join.args["on"]
+            "this subquery always returns one row: move the join's condition into the subquery, or into CASE",
+            join.args["on"],
         )
     both = LogicalJoin(LogicalInput(left.node), LogicalInput(inner.input), inner.links, "left", lateral)
     found = {name: substitute(output, inner.empty) for name, output in outputs.items()}
@@ -271,7 +274,7 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
 
 
 def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
-    """Return a relation, or joins in parentheses."""
+    """Return the rows of a relation, or of joins in parentheses."""
     if isinstance(at, exp.Subquery) and isinstance(at.this, exp.Table | exp.Subquery):
         if at.alias:
             raise Refusal(
@@ -305,7 +308,7 @@ _HALF = ("SEMI", "ANTI")
 def _using(
     columns: list[exp.Expr], kind: PhysicalJoinKind, left: Scope, right: Scope
 ) -> tuple[tuple[exp.Expr, ...], list[Merged]]:
-    """Return the equalities that USING stands for, and the meaning of its columns afterwards. Raises Refusal."""
+    """Return the equalities that USING stands for, and the merged columns that result from it. Raises Refusal."""
     on: list[exp.Expr] = []
     merged: list[Merged] = []
     for column in columns:

@@ -1,4 +1,4 @@
-"""Functions that turn one row into several: UNNEST, explode and similar ones in FROM, LATERAL VIEW and the SELECT list.
+"""Functions that turn one row into several, such as UNNEST and explode, in FROM, LATERAL VIEW and the SELECT list.
 
     FROM t CROSS JOIN UNNEST(t.tags) WITH ORDINALITY AS u(tag, n)     a row for each element, numbered from 1
     FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON TRUE                 keeps a row without elements, with NULLs
@@ -45,9 +45,9 @@ class Generator:
     """A call that turns one row into several.
 
     - `array`: the expression with the elements.
-    - `ordinality`: the name of the column with their numbers, which follows the other columns. Empty if it has no name;
-      None if there is no such column.
-    - `names`: the names of the columns after the alias.
+    - `ordinality`: the name of the last column, which numbers the elements. Empty if the column has no name; None if
+      there is no such column.
+    - `names`: the column names that follow the alias.
     - `outer`: a row without elements is kept.
     - `on`: the condition of a join, which is a LEFT JOIN if `left` is set.
     """
@@ -63,12 +63,12 @@ class Generator:
 
     @property
     def word(self) -> str:
-        """The name of the function."""
+        """The function's name."""
         return "UNNEST" if isinstance(self.call, exp.Unnest) else word(self.call)
 
 
 def generator(at: exp.Expr) -> Generator | None:
-    """Return the generator that an item of FROM or of the SELECT list is; None if it is none. Raises Refusal."""
+    """Return the generator in an item of FROM or of the SELECT list; None if there is none. Raises Refusal."""
     match at:
         case exp.Join():
             found = generator(at.this)
@@ -105,7 +105,7 @@ def _lateral(at: exp.Lateral) -> Generator:
         said = f"is not supported: {reason}" if reason else f"is unknown; available: {', '.join(NAMES)}"
         raise Refusal(f"the table function {word(at.this)} {said}", at.this)
     if at.args.get("ordinality"):
-        raise Refusal("WITH ORDINALITY is only for UNNEST: write POSEXPLODE here, which counts from 0", at)
+        raise Refusal("WITH ORDINALITY is allowed only with UNNEST: write POSEXPLODE here, which counts from 0", at)
     return replace(found, alias=at.alias, names=_names(at), outer=found.outer or bool(at.args.get("outer")))
 
 
@@ -124,7 +124,7 @@ def _called(at: exp.Anonymous) -> Generator | None:
 def in_from(
     found: Generator, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[LogicalNode, Scope]:
-    """Return the rows of FROM so far, each repeated for its elements, and the scope with the elements' columns.
+    """Return the rows of FROM so far, each repeated for each of its elements, and the scope with the new columns.
 
     Raises Refusal.
     """
@@ -139,7 +139,7 @@ def in_from(
         return expand, scope
     if not found.left:
         return LogicalFilter(expand, conditions), scope
-    # A row is kept if the condition is true for none of its elements.
+    # A LEFT JOIN also keeps a row if the condition is true for none of its elements.
     compile_condition(conditions, by_name(columns(expand)))
     return replace(expand, condition=conditions), scope
 
@@ -147,7 +147,7 @@ def in_from(
 def in_select(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, LogicalNode, Scope]:
-    """Return a SELECT with columns in place of the generators in its list, and the expanded rows.
+    """Replace the generators in a SELECT's list with columns; return the SELECT, the expanded rows, and the scope.
 
     Raises Refusal.
     """
@@ -192,7 +192,7 @@ def _expanded(
         rows,
         array,
         {own[name]: number for number, name in enumerate(parts)},
-        # No query can use this name.
+        # No query can refer to this name.
         own.get(place, f"{path}.#{_PLACE}"),
         found.array,
         first=0 if found.ordinality is None else 1,
@@ -208,25 +208,25 @@ def _takes_apart(found: Generator, type_: Type) -> bool:
     Raises Refusal for a value that has no elements.
     """
     if type_.kind not in ("array", "map"):
-        raise Refusal(f"{found.word} takes an array or a map, but this is {type_.sql}", found.array)
+        raise Refusal(f"{found.word} takes an array or a map, not {type_.sql}", found.array)
     structs = type_.kind == "array" and type_.element.kind == "record"
     if found.word in INLINE and not structs:
-        raise Refusal(f"{found.word} takes an array of structs, but this is {type_.sql}: write EXPLODE", found.array)
+        raise Refusal(f"{found.word} takes an array of structs, not {type_.sql}: write EXPLODE", found.array)
     return structs and (found.word in (*INLINE, "UNNEST") or function_of(found.call) is not None)
 
 
 def _spelled(found: Generator, shown: Sequence[str]) -> Sequence[str]:
-    """Return the names of the columns: those after the alias, or Spark's default names. Raises Refusal."""
+    """Return the column names: those that follow the alias, or Spark's default names. Raises Refusal."""
     names = found.names + ((found.ordinality,) if found.ordinality and found.names else ())
     if not names and isinstance(found.call, exp.Unnest):
-        # The alias of a table with one column is also the name of the column.
+        # If a table has only one column, its alias is also the column's name.
         return [found.alias if name == "col" and found.alias else name for name in shown]
     if not names:
         return shown
     if len(names) != len(shown):
         raise Refusal(
-            f"the number of columns of {found.word} is {len(shown)} ({', '.join(shown)}), but the number of "
-            f"names is {len(names)}",
+            f"the number of columns that {found.word} returns is {len(shown)} ({', '.join(shown)}), but the number of "
+            f"column names after the alias is {len(names)}",
             found.call,
         )
     for name in names:
@@ -238,7 +238,7 @@ def _spelled(found: Generator, shown: Sequence[str]) -> Sequence[str]:
 def _keeps_rows(join: exp.Join) -> bool:
     """Return whether a row without elements is kept.
 
-    Raises Refusal for a join that cannot join rows with their elements.
+    Raises Refusal for kinds of join that a generator cannot follow.
     """
     side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
     if method or kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT") or join.args.get("using"):

@@ -6,8 +6,8 @@
     GROUP BY HOP(ts, slide, size) or SESSION(ts, gap), k                 Flink: likewise
     window_time(window)                                                  the last time in a window
 
-A SELECT has one window, however often it is written. The rows of FROM get columns with the window's start and end.
-Before names are resolved, functions of windows are replaced by expressions over these columns.
+A SELECT can have only one window, but may write it several times. The rows of FROM get columns with the window's start
+and end. Before names are resolved, calls such as TUMBLE_START are replaced with expressions over these columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARAMETERS: Mapping[str, tuple[WindowKind, tuple[str, ...], int]] = {
     "HOP": ("HOP", ("SLIDE", "SIZE"), 2),
     "SESSION": ("SESSION", ("GAP",), 1),
 }
-"""For each function: the lengths that it takes after the time, and how many of them are required."""
+"""For each function: the kind of window, the lengths that follow the time, and how many of them are required."""
 
 _OF_SPARK = ("WINDOW", "SESSION_WINDOW")
 _PARTS = {"START": "start", "END": "end", "ROWTIME": "time", "PROCTIME": ""}
@@ -44,7 +44,7 @@ _CLAUSES = ("having", "qualify", "order")
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """The window of a SELECT: how rows are assigned to it, and its columns as names that are still to be resolved."""
+    """A SELECT's window: how rows are assigned to it, and its start and end as names that are not resolved yet."""
 
     windows: InWindows
     start: exp.Expr
@@ -62,7 +62,7 @@ class GroupWindow:
         return exp.Anonymous(this="NAMED_STRUCT", expressions=parts)
 
     def part(self, name: str) -> exp.Expr:
-        """Return one part of the window: its start, its end, or its last time."""
+        """Return one part of the window: its start, its end, or its time, which is 1 ms before the end as in Flink."""
         if name == "time":
             return WindowTime(this=self.end.copy(), by=interval(1_000))
         return (self.start if name == "start" else self.end).copy()
@@ -71,7 +71,7 @@ class GroupWindow:
 def group_window(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, Scope, GroupWindow | None]:
-    """Return a SELECT with columns in place of window functions, a scope with these columns, and the window, if any.
+    """Replace a SELECT's time window functions with columns; return the SELECT, the scope, and the window, if any.
 
     Raises Refusal.
     """
@@ -86,8 +86,8 @@ def group_window(
             found.setdefault((window, _moment(scope.resolve(time), rows)), call)
     if len(found) > 1:
         raise Refusal(
-            "a SELECT can have only one window, or each row would be in pairs of windows: compute the other "
-            "window in a derived table",
+            "a SELECT can have only one time window, because with two, each row would belong to pairs of windows: "
+            "compute the other window in a derived table",
             list(found.values())[1],
         )
     placed = None
@@ -119,19 +119,19 @@ def _is_called(node: exp.Expr) -> bool:
 
 
 def _auxiliary(name: str) -> tuple[str, str] | None:
-    """Return the window that a function such as TUMBLE_START refers to, and the part that it returns."""
+    """Return the kind of window and the part that a function such as TUMBLE_START refers to; None for others."""
     kind, _, part = name.rpartition("_")
     return (kind, part) if kind in _PARAMETERS and kind not in _OF_SPARK and part in _PARTS else None
 
 
 def _window(call: exp.Expr) -> tuple[TimeWindow, exp.Expr]:
-    """Return the window that a function refers to, and the time of its rows. Raises Refusal."""
+    """Return the window that a function refers to, and the expression for its rows' time. Raises Refusal."""
     assert isinstance(call, exp.Anonymous), "sqlglot parses window functions as unknown functions"
     name = word(call)
     if (about := _auxiliary(name)) is not None:
         name, part = about
         if part == "PROCTIME":
-            raise Refusal("the processing time of a row is PROCTIME(): write PROCTIME() instead", call)
+            raise Refusal("functions such as TUMBLE_PROCTIME are not supported: write PROCTIME() instead", call)
     kind, lengths, least = _PARAMETERS[name]
     given = call.expressions[1:]
     if not least <= len(given) <= len(lengths):
@@ -141,7 +141,7 @@ def _window(call: exp.Expr) -> tuple[TimeWindow, exp.Expr]:
 
 
 def _moment(time: exp.Expr, rows: LogicalNode) -> exp.Expr:
-    """Return the time of a row; for a window, which Spark accepts as a struct, its last time."""
+    """Return the expression for a row's time. For a window struct, as in Spark, this is the window's last time."""
     type_ = type_of(time, by_name(columns(rows)))
     if type_.kind == "record" and [field.name for field in type_.fields] == ["start", "end"]:
         return WindowTime(this=exp.Dot(this=time, expression=exp.to_identifier("end")), by=interval(1))
@@ -163,14 +163,14 @@ def _column(name: str, table: str, like: exp.Expr) -> exp.Column:
 
 @dataclass(frozen=True)
 class _WindowRewriting:
-    """Rewrites window functions and the names of the window."""
+    """Rewrites a SELECT's time window functions and the names that refer to its window."""
 
     scope: Scope
     window: GroupWindow | None
     names: frozenset[str]
 
     def select(self, tree: exp.Select) -> exp.Select:
-        """Return a SELECT with columns in place of window functions."""
+        """Return a SELECT with columns in place of time window functions."""
         tree = tree.copy()
         tree.set("expressions", [self._item(each) for each in tree.expressions])
         if (group := tree.args.get("group")) is not None:
@@ -198,7 +198,7 @@ class _WindowRewriting:
         return [self._within(each)]
 
     def _within(self, each: exp.Expr) -> exp.Expr:
-        """Return the replacement for an item of grouping sets, in which start and end form one item."""
+        """Return the replacement for an item of grouping sets; a window's start and end form one item."""
         if isinstance(each, exp.Tuple | exp.GroupingSets | exp.Rollup | exp.Cube):
             each.set("expressions", [part for inner in each.expressions for part in self._in_set(inner, each)])
             return each
@@ -209,15 +209,15 @@ class _WindowRewriting:
         return parts if len(parts) == 1 or isinstance(around, exp.Tuple) else [exp.Tuple(expressions=parts)]
 
     def _is_window(self, node: exp.Expr) -> bool:
-        """Return whether a piece of SQL is the whole window: a call, or its name."""
+        """Return whether an expression is the whole window: its function call, or its name."""
         if isinstance(node, exp.Column):
             return not node.table and node.name.lower() in self.names
         return isinstance(node, exp.Anonymous) and function_of(node) is None and word(node) in _PARAMETERS
 
     def meant(self, node: exp.Expr) -> exp.Expr:
-        """Return the replacement for a piece of SQL; for use with `transform`."""
+        """Return the replacement for a node; passed to sqlglot's `transform`."""
         if isinstance(node, exp.Query):
-            # `transform` does not descend into a copy, and a subquery has a window of its own.
+            # A subquery has its own window; `transform` does not descend into the copy.
             return node.copy()
         if isinstance(node, exp.Anonymous) and function_of(node) is None and word(node) == _WINDOW_TIME:
             return self._time(node)
@@ -243,7 +243,7 @@ class _WindowRewriting:
     def _time(self, node: exp.Anonymous) -> exp.Expr:
         """Return the last microsecond of a window, as in Spark."""
         if len(node.expressions) != 1:
-            raise Refusal(f"{_WINDOW_TIME} takes a window", node)
+            raise Refusal(f"{_WINDOW_TIME} takes one argument, a window", node)
         given = node.expressions[0].unnest()
         if self.window is not None and self._is_window(given):
             return WindowTime(this=self.window.part("end"), by=interval(1))

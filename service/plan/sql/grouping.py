@@ -49,7 +49,7 @@ _NOT_GROUPED = (
 
 
 def calls(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the outermost calls of aggregate functions in an expression."""
+    """Yield the outermost aggregate calls in an expression."""
     if is_aggregate(node) and not is_window_function(node):
         yield node
     else:
@@ -58,9 +58,9 @@ def calls(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _not_grouped(column: exp.Column) -> Refusal:
-    """Return the refusal of a column that is not grouped.
+    """Return the error for a column that is not grouped.
 
-    If an unknown function contains the column, refuse the function: it may be meant to aggregate.
+    If an unknown function contains the column, the error names the function, which may have been meant to aggregate.
     """
     around: exp.Expr | None = column
     while around is not None:
@@ -71,7 +71,7 @@ def _not_grouped(column: exp.Column) -> Refusal:
 
 
 def no_aggregates(node: exp.Expr | None, clause: str) -> None:
-    """Refuse aggregate functions where rows are not grouped yet. Those inside subqueries belong to the subqueries."""
+    """Refuse aggregate functions in a clause that is evaluated before grouping. Subqueries are not searched."""
     for each in outside_queries(node) if node is not None else ():
         if is_aggregate(each) and not is_window_function(each):
             raise Refusal(
@@ -89,10 +89,12 @@ def stem(node: exp.Expr) -> str:
 
 @dataclass
 class Grouping:
-    """Collects the groups and calls of one SELECT.
+    """Collects a SELECT's group expressions and aggregate calls.
 
-    `below` are the rows that are grouped. `later` are columns that stand for subqueries and exist only after grouping.
-    With `in_sets` (grouping sets), group columns get new names, because calls still read the original columns.
+    - `below`: the rows to be grouped.
+    - `later`: columns for the results of subqueries, which exist only after grouping.
+    - `in_sets`: the SELECT has grouping sets. Its group columns get new names, because calls still read the original
+      columns.
     """
 
     below: LogicalNode
@@ -111,19 +113,21 @@ class Grouping:
         self._types = by_name(columns(self.below))
 
     def group_by(self, node: exp.Expr, at: exp.Expr, name: str = "") -> str:
-        """Group by a resolved expression; return the column that holds it. Raises Refusal."""
+        """Group by a resolved expression, and return its column. Raises Refusal."""
         bare = node.unnest()
         for call in calls(bare):
-            raise Refusal("an aggregate function cannot be grouped by: group by columns that are not aggregated", call)
+            raise Refusal(
+                "GROUP BY cannot contain an aggregate function: group by columns that are not aggregated", call
+            )
         for window in bare.find_all(exp.Window):
-            raise Refusal("a window function cannot be grouped by: compute it in a derived table", window)
+            raise Refusal("GROUP BY cannot contain a window function: compute it in a derived table", window)
         if bare not in self._groups:
             self._check_orderable(bare, at)
             self._groups[bare] = self._named(bare, name) if self.in_sets else self._column(bare, name)
         return self._groups[bare]
 
     def link_by(self, node: exp.Expr, at: exp.Expr) -> str:
-        """Group by an expression that links a subquery to an outer row, in every grouping set; return its column.
+        """In every grouping set, group by an expression that links a subquery to an outer row; return its column.
 
         Raises Refusal.
         """
@@ -143,7 +147,7 @@ class Grouping:
 
     @property
     def of_empty(self) -> dict[str, exp.Expr]:
-        """Replacements for columns of calls that are 0 or an empty array, not NULL, if the row is missing."""
+        """Replacements for the columns of calls whose result for no rows is 0 or an empty array instead of NULL."""
         found: dict[str, exp.Expr] = {}
         for name, call in self._built.items():
             if call.function == "count":
@@ -155,7 +159,7 @@ class Grouping:
     def over(self, node: exp.Expr, name: str = "") -> exp.Expr:
         """Rewrite a resolved expression over the aggregate's columns. Raises Refusal.
 
-        `name` is the expression's own column name.
+        `name` is the result column that the expression defines, if any.
         """
         whole = node.unnest()
 
@@ -174,7 +178,7 @@ class Grouping:
         return node.transform(rewritten)
 
     def aggregate(self, *, is_global: bool, at: exp.Expr, split: exp.Expr | None) -> LogicalAggregate:
-        """Return the grouped rows. Raises Refusal."""
+        """Return the Aggregate. Raises Refusal."""
         if not any(call.distinct for call in self._built.values()):
             no_split(split)
         inputs = [*self._groups.values(), *self._linked.values()]
@@ -201,7 +205,7 @@ class Grouping:
             raise Refusal("GROUPING takes one column: for several columns, write GROUPING_ID", node)
         for each in node.expressions:
             if self._groups.get(each.unnest()) not in self.sets.names:
-                raise Refusal(f"{word(node)} takes columns of GROUP BY, and this is not one of them", each)
+                raise Refusal(f"{word(node)} takes columns of GROUP BY, but this column is not in GROUP BY", each)
         names = [self._groups[each.unnest()] for each in node.expressions] or list(self.sets.names)
         found = self.sets.grouping(names)
         return exp.cast(found, "INT") if isinstance(node, exp.Grouping) else found
@@ -234,7 +238,7 @@ class Grouping:
         return self._calls[asked]
 
     def _check_part(self, part: exp.Expr, call: exp.Expr) -> None:
-        """Refuse expressions that cannot be used inside a call."""
+        """Refuse expressions that cannot be used inside an aggregate call."""
         for inner in calls(part):
             raise Refusal("aggregate functions cannot be nested: compute the inner one in a derived table", inner)
         for window in part.find_all(exp.Window):
@@ -245,7 +249,7 @@ class Grouping:
             raise Refusal("a subquery is not allowed inside an aggregate function: use a derived table", call)
 
     def _check_types(self, asked: ParsedCall, types: Sequence[Type], at: exp.Expr) -> None:
-        """Refuse a filter that is not a condition, and values that must be comparable but are not."""
+        """Refuse a FILTER that is not a condition, and values that must be comparable but are not."""
         if asked.filter is not None:
             compile_condition([asked.filter], self._types)
         for type_ in types:
@@ -256,7 +260,7 @@ class Grouping:
                 raise Refusal(f"values of type {type_.sql} have no order: use one of their fields, or a key", each)
 
     def _of_text(self, asked: ParsedCall, at: exp.Expr) -> ParsedCall:
-        """Return the call over text, to which Spark converts numbers and times."""
+        """Return the call with its argument converted to text, as Spark converts numbers and times."""
         (argument,) = asked.arguments
         if family(self._type(argument, at)) in (None, "string", "binary", "null"):
             return asked
@@ -267,7 +271,7 @@ class Grouping:
         return OrderColumn(column, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
 
     def _argument(self, node: exp.Expr, filter_: exp.Expr | None) -> str:
-        """Return the column of an argument; if the argument may fail, it is computed only for rows that pass FILTER."""
+        """Return an argument's column. An argument that may fail is computed only for rows that pass FILTER."""
         if filter_ is None or not may_fail(node):
             return self._column(node)
         guarded = exp.Case(ifs=[exp.If(this=filter_.copy(), true=node.copy())])
@@ -276,15 +280,15 @@ class Grouping:
     def _check_orderable(self, node: exp.Expr, at: exp.Expr) -> None:
         type_ = self._type(node, at)
         if not type_.orderable:
-            raise Refusal(f"values of type {type_.sql} cannot be grouped by: group by their fields, or by a key", at)
+            raise Refusal(f"GROUP BY cannot use type {type_.sql}: group by the value's fields, or by a key", at)
 
     def _type(self, node: exp.Expr, at: exp.Expr) -> Type:
         if reads(node) & self.later:
-            raise Refusal("a subquery cannot be grouped by: compute it in a derived table", at)
+            raise Refusal("GROUP BY cannot contain a subquery: compute it in a derived table", at)
         return type_of(node, self._types)
 
     def _column(self, node: exp.Expr, name: str = "", like: exp.Expr | None = None) -> str:
-        """Return the column of the Project below that holds an expression; its default name reflects the expression."""
+        """Return the column that holds an expression in the Project below; by default, its name is derived from it."""
         if isinstance(node, exp.Column):
             return node.name
         if node not in self._computed:
@@ -300,7 +304,7 @@ def _ordered(asked: ParsedCall) -> list[exp.Expr]:
 
 
 def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
-    """Return each row of a node once. Raises Refusal for columns that cannot be compared."""
+    """Return a node's distinct rows. Raises Refusal for columns that cannot be compared."""
     for name, type_ in columns(node).items():
         if not type_.orderable:
             spelled = name.rpartition(".")[2]
@@ -311,9 +315,9 @@ def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
 def group_expressions(
     group: exp.Group, columns_: SelectList, resolve: Callable[[exp.Expr], exp.Expr]
 ) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-    """Yield the resolved group expressions, each with its place in GROUP BY: expressions, positions or ALL.
+    """Yield each resolved group expression, with the SQL that it comes from.
 
-    Raises Refusal.
+    GROUP BY may contain expressions, positions in the SELECT list, and ALL. Raises Refusal.
     """
     for each in written_columns(group) if grouping_sets(group) is not None else group.expressions:
         if isinstance(each, exp.Tuple):

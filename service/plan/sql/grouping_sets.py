@@ -3,12 +3,13 @@
     GROUP BY a, ROLLUP(b, c)                  (a, b, c), (a, b), (a)
     GROUP BY CUBE(a, b)                       (a, b), (a), (b), ()
     GROUP BY GROUPING SETS ((a, b), ROLLUP(c))    (a, b), (c), ()
-    GROUP BY a, b WITH ROLLUP                 as ROLLUP(a, b)
+    GROUP BY a, b WITH ROLLUP                 same as ROLLUP(a, b)
 
-Each row is repeated once for each set, with the set's grouping id. The id has a bit for each group column, the first
-column having the highest bit; the bit is 1 if the set omits the column. The bits above number equal sets. Columns that
-a set omits are NULL from there on, and the rows are grouped by all columns and the id. As in Spark, the set () has a
-row only if there are rows. The exception is GROUPING SETS (()) alone, which is the same as no GROUP BY.
+Each row is repeated once for each set, with the set's grouping id. The id has one bit for each group column, and the
+first column has the highest of these bits. A bit is 1 if the set omits the column. Higher bits number sets that are
+equal. In the repeated rows, columns that the set omits are NULL. The rows are then grouped by all columns and the id.
+As in Spark, the set () has a row only if there are rows. The exception is GROUPING SETS (()) alone, which is the same
+as no GROUP BY.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ _MOST_SETS = 4096
 _MOST_COLUMNS = 48
 
 GroupingSet = tuple[exp.Expr, ...]
-"""The expressions that a set groups by, as written in the SQL."""
+"""The expressions that a set groups by, as the user wrote them."""
 
 
 @dataclass(frozen=True)
 class GroupingSets:
-    """The sets of a GROUP BY, in order, over the group columns `names`.
+    """GROUP BY's sets in order, over the group columns `names`.
 
-    The column `id` distinguishes the sets.
+    `id` is the column that distinguishes the sets.
     """
 
     sets: tuple[frozenset[str], ...]
@@ -46,7 +47,7 @@ class GroupingSets:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The value of `id` in the rows of each set."""
+        """The value of `id` in each set's rows."""
         seen: dict[int, int] = {}
         found = []
         for each in self.sets:
@@ -56,9 +57,9 @@ class GroupingSets:
         return tuple(found)
 
     def expanded(self, rows: LogicalNode, sources: Mapping[str, exp.Expr]) -> LogicalNode:
-        """Return the rows once for each set, with the columns of `sources`; group columns are NULL outside their sets.
+        """Return the rows repeated for each set, with group columns set to NULL in the sets that omit them.
 
-        `sources` defines the expressions from which group columns and other columns are computed.
+        `sources` maps each column of the result to its expression over `rows`.
         """
         path, _, name = self.id.rpartition(".")
         place = f"{path}.#{name}" if path else f"#{name}"
@@ -86,7 +87,7 @@ class GroupingSets:
         return exp.Case(ifs=ifs, default=_bigint(0)) if ifs else _bigint(0)
 
     def _within(self, name: str, below: str) -> exp.Expr:
-        """Return a column as it is in the rows of the sets that contain it."""
+        """Return the expression for a column, which is NULL in the rows of sets that omit it."""
         if name not in self.names:
             return resolved(below)
         ids = [id_ for id_, each in zip(self.ids, self.sets, strict=True) if name in each]
@@ -102,7 +103,7 @@ class GroupingSets:
 
 
 def grouping_sets(group: exp.Group) -> tuple[GroupingSet, ...] | None:
-    """Return the sets of a GROUP BY, in order; None if it has only columns. Raises Refusal."""
+    """Return GROUP BY's sets in order; None if it has only plain columns. Raises Refusal."""
     if group.args.get("totals"):
         raise Refusal("WITH TOTALS is not supported: write GROUP BY ROLLUP(…)", group)
     columns = [_members(each) for each in group.expressions]
@@ -124,7 +125,7 @@ def grouping_sets(group: exp.Group) -> tuple[GroupingSet, ...] | None:
 
 
 def written_columns(group: exp.Group) -> Iterator[exp.Expr]:
-    """Yield all expressions that some set groups by, in the order in which they first appear."""
+    """Yield the expressions that the sets group by, in the order as written; an expression may appear repeatedly."""
     for each in (*group.expressions, *(group.args.get("grouping_sets") or [])):
         yield from _written(each)
 
@@ -158,8 +159,8 @@ def _rollup(parts: Sequence[GroupingSet]) -> list[GroupingSet]:
 def _cube(parts: Sequence[GroupingSet], at: exp.Expr) -> list[GroupingSet]:
     if 1 << len(parts) > _MOST_SETS:
         raise Refusal(
-            f"CUBE of {len(parts)} columns has {1 << len(parts)} grouping sets: list the needed ones with GROUPING "
-            "SETS",
+            f"CUBE of {len(parts)} columns has {1 << len(parts)} grouping sets: list only those you need with "
+            "GROUPING SETS",
             at,
         )
     return [

@@ -1,6 +1,6 @@
-"""Hints: `/*+ STATE_TTL('orders' = '7d retract'), SKEW('orders'), ORDERED, SPLIT_DISTINCT, UNBOUNDED_RANK */`.
+"""The hints that may follow SELECT.
 
-Hints follow SELECT.
+SELECT /*+ STATE_TTL('orders' = '7d retract'), SKEW('orders'), ORDERED, SPLIT_DISTINCT, UNBOUNDED_RANK */ …
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _Hint = TypeVar("_Hint")
 class Hints:
     """The hints of a SELECT.
 
-    STATE_TTL and SKEW are by alias in lower case; `split` is SPLIT_DISTINCT, and `unbounded` is UNBOUNDED_RANK.
+    `times` and `skews` are the STATE_TTL and SKEW hints, keyed by alias in lower case. `split` and `unbounded` are the
+    SPLIT_DISTINCT and UNBOUNDED_RANK hints.
     """
 
     times: Mapping[str, TtlHint]
@@ -64,7 +65,7 @@ def read_hints(tree: exp.Select) -> Hints:
 
 
 def is_ordered(at: exp.Expr) -> bool:
-    """Return whether a join or subquery is in a SELECT with the hint ORDERED, which keeps the written order."""
+    """Return whether a join or subquery is in a SELECT with the hint ORDERED, which keeps the join order as written."""
     select = at.parent_select
     hints = None if select is None else select.args.get("hint")
     return hints is not None and any(each.name.upper() == "ORDERED" for each in hints.expressions)
@@ -73,7 +74,7 @@ def is_ordered(at: exp.Expr) -> bool:
 def no_split(split: exp.Expr | None) -> None:
     """Refuse the hint SPLIT_DISTINCT where there is nothing to split."""
     if split is not None:
-        raise Refusal("SPLIT_DISTINCT needs COUNT, SUM or AVG with DISTINCT, and this SELECT has none", split)
+        raise Refusal("SPLIT_DISTINCT needs COUNT, SUM or AVG with DISTINCT, but this SELECT has none", split)
 
 
 def _times(hint: exp.Anonymous) -> dict[str, TtlHint]:
@@ -110,7 +111,7 @@ def _skews(hint: exp.Anonymous) -> dict[str, SkewHint]:
 
 
 def spoken(path: str, invented: set[str]) -> str:
-    """Return a relation's path as the user knows it: without the parts that the planner invented."""
+    """Return a relation's path as the user knows it, without the parts that the planner invented."""
     kept, so_far = [], ""
     for part in path.split("."):
         so_far += f"{part}."
@@ -120,10 +121,10 @@ def spoken(path: str, invented: set[str]) -> str:
 
 
 def by_path(hints: Mapping[str, _Hint], paths: set[str], invented: set[str]) -> dict[str, _Hint]:
-    """Return hints by the paths of the relations to which they apply.
+    """Return the hints, keyed by the paths of the relations to which they apply.
 
-    A hint applies to the relation with its path. If there is none, it applies to relations whose paths are equal
-    without the parts that the planner invented for subqueries and inputs of a UNION.
+    A hint applies to the relation whose path it names. If there is none, the hint's path is compared with other paths
+    after removing the parts that the planner invented for subqueries and inputs of a UNION.
     """
     found: dict[str, _Hint] = {}
     for name, hint in hints.items():

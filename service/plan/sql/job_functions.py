@@ -1,4 +1,4 @@
-"""Finds calls of the job's functions in SQL, and marks each call with its function."""
+"""The job's functions: loads them, and marks their calls in SQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def job_functions(job: Job) -> Mapping[str, PythonFunction]:
-    """Return the functions of a job by upper-case name; each can be loaded. Raises JobError."""
+    """Load a job's functions, and return them by their names in upper case. Raises JobError."""
     code = job.python()
     if code is None:
         return {}
@@ -37,7 +37,7 @@ def job_functions(job: Job) -> Mapping[str, PythonFunction]:
 
 
 def with_functions(tree: exp.Expr, functions: Mapping[str, PythonFunction]) -> exp.Expr:
-    """Return the tree with the calls of these functions marked."""
+    """Mark each call of these functions with its function, and return the tree."""
     for node in tree.find_all(exp.Anonymous) if functions else ():
         if (function := functions.get(node.name.upper())) is not None:
             node.set(FUNCTION, function)
@@ -52,7 +52,7 @@ def _function(job: Job, name: str, code: Code) -> PythonFunction:
     try:
         parameters, gives = tuple(map(duckdb, of.takes)), duckdb(of.result)
     except KeyError as error:
-        raise FunctionError(f"{error.args[0]} is a type that expressions cannot compute with") from None
+        raise FunctionError(f"type {error.args[0]} cannot be used in expressions") from None
     function = PythonFunction(
         name=name,
         kind=of.kind,

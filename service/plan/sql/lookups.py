@@ -1,8 +1,8 @@
-"""Joins in which each left row matches the right row that is valid at its time, or the rows that exist when it arrives.
+"""Temporal joins: a left row matches the right row that is valid at its time, or the rows present when it arrives.
 
-    JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency        the version of the key at that time
-    JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         likewise, for a view of the last rows
-    JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …                        the rows when the left row arrives
+    JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency        the key's version at that time
+    JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         the same, for a view of last rows
+    JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …                        the rows present at its arrival
     JOIN rates FOR SYSTEM_TIME AS OF o.p AS r ON …                               the same, if p is PROCTIME()
     ASOF JOIN rates AS r ON o.currency = r.currency AND o.ts >= r.ts             the nearest row, as in DuckDB
     ASOF JOIN rates AS r MATCH_CONDITION (o.ts >= r.ts) ON …                     as in Snowflake
@@ -41,19 +41,21 @@ _COMPARISONS: Mapping[type[exp.Expr], tuple[Comparison, Comparison]] = {
     exp.LTE: ("<=", ">="),
     exp.LT: ("<", ">"),
 }
-"""Each comparison as written, and with its sides exchanged."""
+"""Each comparison operator as written, and with its sides swapped."""
 
 _Compared = tuple[exp.Expr, Comparison, exp.Expr]
-"""A time of the left side, the comparison, and a time of the right side."""
+"""A left-side time, the comparison operator, and a right-side time."""
 
 _PROCESSING = ("PROCTIME", "NOW", "CURRENT_TIMESTAMP")
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """The time clauses of a JOIN.
+    """A JOIN's time clauses.
 
-    `at` is FOR SYSTEM_TIME AS OF, None for an ASOF JOIN; `match` is its MATCH_CONDITION.
+    - `at`: the time after FOR SYSTEM_TIME AS OF; None for an ASOF JOIN.
+    - `match`: the MATCH_CONDITION of an ASOF JOIN.
+    - `pads`: the join is a LEFT JOIN, which null-pads rows without a match.
     """
 
     join: exp.Join
@@ -71,7 +73,7 @@ class Lookup:
 
 
 def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
-    """Return the time clauses of a join, and the join without them; None if it has none. Raises Refusal."""
+    """Return a join's time clauses, and the join without them; None if it has no time clause. Raises Refusal."""
     version = join.this.args.get("version")
     asof = str(join.args.get("method") or "").upper() == "ASOF"
     if version is None and not asof:
@@ -83,7 +85,7 @@ def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
     side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
     what = "ASOF" if asof else "FOR SYSTEM_TIME AS OF"
     if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
-        raise Refusal(f"{what} is only for JOIN and LEFT JOIN: each left row matches one row, or none", join.this)
+        raise Refusal(f"{what} is allowed only with JOIN and LEFT JOIN, because it looks up each left row", join.this)
     at = None
     if version is not None:
         if asof:
@@ -100,10 +102,10 @@ def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
 def looked_up(
     said: Lookup, left: LogicalNode, right: LogicalNode, on: Sequence[exp.Expr], at: exp.Expr | None
 ) -> LogicalNode:
-    """Return the rows of a lookup: each left row with the right row that the JOIN finds for it.
+    """Return the rows of a lookup: each left row with the right rows that the JOIN finds for it.
 
-    `on` are the conditions of ON and USING. `at` is the resolved time of FOR SYSTEM_TIME AS OF; None for an ASOF JOIN,
-    and for a lookup of the rows that are present. Raises Refusal.
+    `on` are the conditions of the ON or USING clause. `at` is the resolved time after FOR SYSTEM_TIME AS OF; None for
+    an ASOF JOIN and for a lookup by processing time. Raises Refusal.
     """
     equal = tuple(each for each in on if _is_equality(each, left, right))
     if said.at is None:
@@ -124,7 +126,7 @@ def looked_up(
 
 
 def _with_fewer(found: LogicalLookup, others: Sequence[exp.Expr]) -> LogicalLookup:
-    """Return a null-padding lookup that finds only rows for which these conditions are true.
+    """Return a null-padding lookup that finds only right rows for which these conditions are true.
 
     Raises Refusal if a condition reads the left side.
     """
@@ -156,13 +158,13 @@ def _found(
 
 
 def _is_processing_time(at: exp.Expr, left: LogicalNode) -> bool:
-    """Return whether a time of the left side is the processing time of its row."""
+    """Return whether a left-side time is the processing time of its row."""
     time = event_times(left).get(at.unnest().name) if isinstance(at.unnest(), exp.Column) else None
     return time is not None and time.kind == "time" and is_processing_time(time)
 
 
 def _is_equality(condition: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool:
-    """Return whether a condition is an equality between the left side and the right side."""
+    """Return whether a condition is an equality between the two sides of the join."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ | exp.NullSafeEQ):
         return False
@@ -170,7 +172,7 @@ def _is_equality(condition: exp.Expr, left: LogicalNode, right: LogicalNode) -> 
 
 
 def _sides(node: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool | None:
-    """Return whether a comparison has the left side on its right; None if it does not compare the two sides."""
+    """Return whether a comparison has the join's left side on its right; None if it does not compare both sides."""
     a, b = reads(node.this), reads(node.expression)
     mine, theirs = columns(left).keys(), columns(right).keys()
     if a and b and a <= mine and b <= theirs:
@@ -179,7 +181,7 @@ def _sides(node: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool | None
 
 
 def _one_comparison(said: Lookup, others: Sequence[exp.Expr], left: LogicalNode, right: LogicalNode) -> _Compared:
-    """Return the comparison of times in an ASOF JOIN: its left time, the operator, and its right time.
+    """Return an ASOF JOIN's comparison of times: the left time, the operator, and the right time.
 
     Raises Refusal.
     """
@@ -225,9 +227,9 @@ def _by_time(
 def _by_version(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
 ) -> LogicalLookup:
-    """Look up the versions of a table with a key.
+    """Look up the version of a key's row that is valid at a time.
 
-    If the key contains the time, look up rows by time; a view is looked up by its history. Raises Refusal.
+    If the table's key contains the time, look up rows by time. For a view, look up its history. Raises Refusal.
     """
     if not isinstance(right, LogicalScan):
         return _by_history(said, left, right, equal, at)
@@ -264,7 +266,7 @@ def _by_version(
 def _by_history(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
 ) -> LogicalLookup:
-    """Look up the rows that a view has had over time; the view has the last row of each key. Raises Refusal."""
+    """Look up the row that a view had at a time; the view must select each key's last row. Raises Refusal."""
     found = history(right)
     if found is None:
         raise Refusal(
@@ -290,7 +292,7 @@ def _by_arrival(said: Lookup, left: LogicalNode, right: LogicalNode, equal: tupl
 def _of_key(
     equal: Sequence[exp.Expr], right: LogicalNode, key: AbstractSet[str]
 ) -> tuple[tuple[exp.Expr, ...], frozenset[str]]:
-    """Return the equalities on columns of this key of the right side, one for each column, and these columns."""
+    """Return the equalities on columns of the right side's key, one for each such column, and these columns."""
     found: dict[str, exp.Expr] = {}
     for each in equal:
         for side in (each.unnest().this.unnest(), each.unnest().expression.unnest()):
@@ -300,11 +302,11 @@ def _of_key(
 
 
 def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
-    """Return the rows with a column that holds this time or number, and the name of the column. Raises Refusal."""
+    """Return the rows with a column that holds this time or number, and the column's name. Raises Refusal."""
     below = columns(node)
     found = type_of(time, {name: (name, type_) for name, type_ in below.items()})
     if family(found) not in ("timestamp", "local", "date", "integer"):
-        raise Refusal(f"ASOF JOIN compares TIMESTAMP, DATE or INT values, but this is {found.sql}", time)
+        raise Refusal(f"ASOF JOIN compares TIMESTAMP, DATE or INT values, not {found.sql}", time)
     if found.sql == "BIGINT":
         raise Refusal("ASOF JOIN cannot compare BIGINT values: convert them with TIMESTAMP_MICROS(…)", time)
     bare = time.unnest()
@@ -317,13 +319,13 @@ def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
 
 
 def _check_line(left: Type, right: Type, at: exp.Expr) -> None:
-    """Check that two times, or two numbers, are compared. Raises Refusal."""
+    """Check that both values are times, or both are numbers. Raises Refusal."""
     if (family(left) == "integer") != (family(right) == "integer"):
-        raise Refusal(f"{left.sql} and {right.sql} cannot be compared: compare two times, or two INT", at)
+        raise Refusal(f"{left.sql} and {right.sql} cannot be compared: compare two times, or two INT values", at)
 
 
 def _timed(node: LogicalNode, time: str) -> LogicalNode:
-    """Return the rows that have a time; other rows match nothing."""
+    """Return the rows whose time is not NULL; other rows match nothing."""
     if not columns(node)[time].nullable:
         return node
     return LogicalFilter(node, (exp.Not(this=exp.Is(this=resolved(time), expression=exp.Null())),))

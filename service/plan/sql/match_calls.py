@@ -1,9 +1,9 @@
-"""Turns the calls in DEFINE and MEASURES into columns of a match.
+"""Calls in DEFINE and MEASURES: turns each of them into a column of a match.
 
-    B.price                       LAST(B.price); in DEFINE of B, the current row's
-    FIRST(B.price, 2)             Navigation, of a column, or of an expression that becomes one below the operator
-    SUM(B.price * B.size)         MatchAggregate, likewise
-    CLASSIFIER(), MATCH_NUMBER()  themselves; MATCH_ROWTIME() is the time of the last row
+    B.price                       the same as LAST(B.price); in the condition of B, the current row's price
+    FIRST(B.price, 2)             a Navigation over a column; an expression becomes a column below the operator
+    SUM(B.price * B.size)         a MatchAggregate over such a column
+    CLASSIFIER(), MATCH_NUMBER()  a Classifier, a MatchNumber; MATCH_ROWTIME() is the time of the last row
 
 A call without a variable covers all rows of the match. FINAL and RUNNING differ only with ALL ROWS PER MATCH.
 """
@@ -41,12 +41,12 @@ _PHYSICAL = ("PREV", "NEXT")
 
 @dataclass
 class Calls:
-    """The calls of one MATCH_RECOGNIZE.
+    """Collects the calls in one MATCH_RECOGNIZE.
 
-    - `names`: the variables that each name stands for; names are in lower case.
-    - `computed`: the columns that are to be computed below the operator.
-    - `measured`: the columns that the operator adds to a row, by call.
-    - `time`: the column with the time of a row.
+    - `names`: maps each name, in lower case, to the variables that it stands for.
+    - `computed`: the columns to compute below the operator.
+    - `measured`: the columns that the operator adds to a row, keyed by call.
+    - `time`: the column that holds a row's time.
     """
 
     path: str
@@ -61,7 +61,7 @@ class Calls:
     _defined: int = 0
 
     def condition(self, node: exp.Expr, variable: int) -> tuple[exp.Expr, tuple[CalledColumn, ...]]:
-        """Return the condition of a variable over the columns of the row that is tested, and its calls.
+        """Return a variable's condition over the columns of the tested row, and the calls in it.
 
         Raises Refusal.
         """
@@ -70,7 +70,7 @@ class Calls:
         def replaced(each: exp.Expr) -> exp.Expr:
             if isinstance(each, MatchFrame):
                 raise Refusal(
-                    f"{each.args['frame']} is allowed only in MEASURES: DEFINE sees only the rows so far", each
+                    f"{each.args['frame']} is allowed only in MEASURES, because DEFINE sees only the rows so far", each
                 )
             if isinstance(each, exp.Anonymous) and word(each) in _OF_MATCHES:
                 raise Refusal(
@@ -93,7 +93,7 @@ class Calls:
         return node.transform(replaced), tuple(called.values())
 
     def measure(self, node: exp.Expr, *, all_rows: bool) -> exp.Expr:
-        """Return a measure over the columns that the match emits. Raises Refusal."""
+        """Return a measure as an expression over the columns that the operator emits. Raises Refusal."""
 
         def replaced(each: exp.Expr) -> exp.Expr:
             framed = isinstance(each, MatchFrame)
@@ -115,9 +115,9 @@ class Calls:
         return node.transform(replaced)
 
     def _call(self, node: exp.Expr, *, final: bool, variable: int | None = None) -> MatchCall | None:
-        """Return the call of a match that an expression is; None if it is something else. Raises Refusal.
+        """Translate an expression into a call over a match; return None if it is no such call. Raises Refusal.
 
-        In DEFINE, `variable` is the one that is defined.
+        In DEFINE, `variable` is the variable that is being defined.
         """
         if is_subquery(node):
             no_subquery(node)
@@ -180,7 +180,7 @@ class Calls:
         return lag
 
     def _navigated(self, node: exp.Expr) -> tuple[tuple[int, ...], exp.Expr, int]:
-        """Return the variables, the expression over one of their rows, and the distance from the first or last row.
+        """Return a call's variables, its expression over one of their rows, and the row's offset from first or last.
 
         Raises Refusal.
         """
@@ -188,7 +188,7 @@ class Calls:
             return *self._of_row(node, node), 0
         offset = node.args.get("expression")
         if offset is not None and not (isinstance(offset, exp.Literal) and offset.is_int):
-            raise Refusal("the number of rows must be an integer literal: LAST(A.x, 1)", offset)
+            raise Refusal("the number of rows must be an integer literal, as in LAST(A.x, 1)", offset)
         return *self._of_row(node.this, node), 0 if offset is None else int(offset.name)
 
     def _aggregate(self, node: exp.Expr, *, final: bool) -> MatchAggregate:
@@ -210,7 +210,7 @@ class Calls:
         return aggregate_type(ParsedCall(function, (value,)), (self._scalar(value),), at)
 
     def _of_row(self, node: exp.Expr, call: exp.Expr) -> tuple[tuple[int, ...], exp.Expr]:
-        """Return an expression over the columns of one row, and the variables to which the row belongs.
+        """Resolve an expression over one row; return the variables to which the row belongs, and the expression.
 
         Raises Refusal.
         """
@@ -233,12 +233,16 @@ class Calls:
             raise Refusal(f"{names} refer to different rows: write a separate call for each", call)
         if not found:
             raise Refusal(
-                "this names no column, so it refers to no row: use a column of a variable, as in LAST(A.x)", call
+                "this call contains no column, so it refers to no row: use a column of a variable, as in LAST(A.x)",
+                call,
             )
         return next(iter(found)), value
 
     def _variables(self, column: exp.Column) -> tuple[int, ...]:
-        """Return the variables to whose rows a column refers; none for all rows of the match. Raises Refusal."""
+        """Return the variables whose rows a column refers to; an empty tuple means all rows of the match.
+
+        Raises Refusal.
+        """
         if len(column.parts) == 1:
             return ()
         first = column.parts[0]
@@ -251,7 +255,7 @@ class Calls:
         return ()
 
     def _bare(self, column: exp.Column) -> exp.Column:
-        """Return a column without the variable before its name."""
+        """Return a column without the variable that qualifies it."""
         parts = column.parts
         if len(parts) == 1 or parts[0].name.lower() not in self.names:
             return column
@@ -259,7 +263,7 @@ class Calls:
         return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(rest), strict=False)))
 
     def _computed(self, value: exp.Expr) -> str:
-        """Return the column with the value of an expression over a row."""
+        """Return the column that holds an expression over one row; add the column if necessary."""
         bare = value.unnest()
         if isinstance(bare, exp.Column):
             return bare.name
@@ -274,7 +278,7 @@ class Calls:
         return type_of(value, by_name(self.types))
 
     def _type(self, call: MatchCall, at: exp.Expr, *, sure: bool) -> Type:
-        """Return the type of a call's result; `sure` if the call covers a whole match."""
+        """Return a call's result type. `sure`: the call covers a whole match."""
         match call:
             case Classifier():
                 return STRING

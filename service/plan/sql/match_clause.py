@@ -1,4 +1,4 @@
-"""Parses MATCH_RECOGNIZE: its clauses become nodes of sqlglot's tree.
+"""The parser for MATCH_RECOGNIZE, whose clauses become nodes of sqlglot's tree.
 
     FROM t MATCH_RECOGNIZE (
         PARTITION BY …  ORDER BY …  MEASURES … AS …, …
@@ -24,7 +24,7 @@ FRAMES = ("FINAL", "RUNNING")
 
 
 class MatchParser(SparkParser):
-    """A parser that knows the clauses of MATCH_RECOGNIZE."""
+    """A parser that supports the clauses of MATCH_RECOGNIZE."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         token: parse
@@ -33,14 +33,14 @@ class MatchParser(SparkParser):
     }
 
     def _parse_table(self, *arguments: Any, **named: Any) -> exp.Expr | None:
-        """Parse an item of FROM, with any MATCH_RECOGNIZE after it."""
+        """Parse an item of FROM, and any MATCH_RECOGNIZE that follows it."""
         rows: exp.Expr | None = super()._parse_table(*arguments, **named)
         while rows is not None and self._match(TokenType.MATCH_RECOGNIZE):
             rows = self._match_clause(rows)
         return rows
 
     def _parse_unary(self) -> exp.Expr | None:
-        """Parse an operand; FINAL or RUNNING may precede a call."""
+        """Parse an operand, which may be a call preceded by FINAL or RUNNING."""
         frame = self._curr.text.upper() if self._curr else ""
         name, open_ = (*self._tokens[self._index + 1 : self._index + 3], None, None)[:2]
         if frame in FRAMES and name and open_ and open_.token_type == TokenType.L_PAREN and name.text.isidentifier():
@@ -49,7 +49,7 @@ class MatchParser(SparkParser):
         return super()._parse_unary()
 
     def _match_clause(self, rows: exp.Expr) -> MatchClause:
-        """Parse the clauses over `rows` after the keyword MATCH_RECOGNIZE, which has just been read."""
+        """Parse the clauses that follow the keyword MATCH_RECOGNIZE, which has just been read, and apply to `rows`."""
         word = _placed(exp.Var(this=self._prev.text), self._prev, self._prev)
         self._match_l_paren()
         partition = self._parse_partition_by()
@@ -58,7 +58,7 @@ class MatchParser(SparkParser):
         per_match = self._match_rows()
         skip = self._match_skip()
         if not self._match_text_seq("PATTERN"):
-            self.raise_error("a pattern is missing here, as in PATTERN (A B+)", self._curr)
+            self.raise_error("the PATTERN clause is missing here, as in PATTERN (A B+)", self._curr)
         pattern = self._match_pattern()
         within = self._parse_interval() if self._match_text_seq("WITHIN") else None
         subsets = self._parse_csv(self._match_subset) if self._match_text_seq("SUBSET") else []
@@ -80,7 +80,7 @@ class MatchParser(SparkParser):
         )
 
     def _match_measure(self) -> exp.Expr | None:
-        """Parse an expression with AS and a name; any other word begins the next clause."""
+        """Parse an expression, AS and a name. Without AS, a name is not an alias: it begins the next clause."""
         measure: exp.Expr | None = self._parse_alias(self._parse_disjunction(), explicit=True)
         return measure
 
@@ -109,7 +109,7 @@ class MatchParser(SparkParser):
         return MatchSkip(to=to, this=self._parse_id_var())
 
     def _match_pattern(self) -> exp.Expr:
-        """Parse the text between the parentheses."""
+        """Parse the text between the parentheses of PATTERN."""
         self._match_l_paren()
         first, open_ = self._curr, 1
         while self._curr and open_:

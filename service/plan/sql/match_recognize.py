@@ -1,9 +1,9 @@
 """FROM t MATCH_RECOGNIZE (…): finds rows that match a pattern, and computes measures over each match.
 
-Each call over a match in a condition or a measure, such as `LAST(B.price, 1)` or `SUM(B.price)`, becomes a column. So
-DEFINE is a condition over the columns of a row and of calls, and MEASURES are a projection over the operator's output.
-A column of a variable by itself refers to the variable's last row; in DEFINE of the variable, to the row that is
-tested.
+Each call over a match in a condition or a measure, such as `LAST(B.price, 1)` or `SUM(B.price)`, becomes a column. So a
+condition in DEFINE reads columns of a row and columns of calls, and MEASURES is a projection over the operator's
+output. Outside of calls, a column of a variable, such as `B.price`, refers to the variable's last row. In the
+variable's own condition, it refers to the row that is being tested.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rowkind.service.plan.syntax import MatchClause, sql_text
 def matched(
     clause: MatchClause, rows: LogicalNode, relation: Relation, path: str
 ) -> tuple[LogicalNode, dict[str, str]]:
-    """Return the output of a pattern over the rows of a relation, and its columns by name. Raises Refusal."""
+    """Return the matches of a pattern in a relation's rows, and their columns by name. Raises Refusal."""
     return _Matched(clause, rows, relation, path).build()
 
 
@@ -94,7 +94,7 @@ class _Matched:
         return LogicalProject(match, dict(zip(named.values(), outputs.values(), strict=True))), named
 
     def _column(self, node: exp.Expr, clause: str) -> str:
-        """Return the column of the plan that an item of PARTITION BY or ORDER BY names. Raises Refusal."""
+        """Return the plan's column that an item of PARTITION BY or ORDER BY names. Raises Refusal."""
         found = Scope((self.relation,)).resolve(node).unnest()
         if not isinstance(found, exp.Column):
             raise Refusal(f"{clause} takes columns here: compute the expression in a derived table", node)
@@ -120,14 +120,14 @@ class _Matched:
             raise Refusal("MATCH_RECOGNIZE reads rows in ascending order of time: remove DESC", first)
         if family(self.types[time]) not in ("timestamp", "local"):
             raise Refusal(
-                "ORDER BY must start with a time, the column of a table's watermark, but this is "
+                "ORDER BY must start with the time column of a table's watermark, but this column has type "
                 f"{self.types[time].sql}",
                 first,
             )
         return tuple(found)
 
     def _names(self) -> dict[str, tuple[int, ...]]:
-        """Return the variables of the pattern and of SUBSET that each name stands for; names are in lower case."""
+        """Return the variables that each name in PATTERN and SUBSET stands for, keyed by name in lower case."""
         names: dict[str, tuple[int, ...]] = {name.lower(): (number,) for number, name in enumerate(self.pattern.names)}
         for subset in self.clause.args.get("subsets") or ():
             if subset.name.lower() in names:
@@ -151,7 +151,7 @@ class _Matched:
                 "pattern that matches every other row, as in (A B+ | OTHER)",
                 rows,
             )
-        # No match is empty.
+        # SHOW and OMIT EMPTY MATCHES make no difference, because no match is empty.
         return text.startswith("ALL ROWS")
 
     def _sought(self, names: Mapping[str, tuple[int, ...]], *, all_rows: bool) -> SoughtPattern:
@@ -186,7 +186,7 @@ class _Matched:
             name = each.args["alias"]
             number = self.pattern.number(name.name)
             if number is None:
-                what = "is a subset, and" if name.name.lower() in names else "is not in PATTERN, and"
+                what = "is a subset, but" if name.name.lower() in names else "is not in PATTERN, but"
                 raise Refusal(f"{name.name} {what} DEFINE takes only variables of the pattern", name)
             if number in found:
                 raise Refusal(f"{name.name} is already defined: combine both conditions with AND", name)
@@ -218,7 +218,7 @@ class _Matched:
 
 
 def _length(within: exp.Expr) -> int:
-    """Return the time within which a match must lie, in microseconds. Raises Refusal."""
+    """Return the longest duration of a match, in microseconds. Raises Refusal."""
     try:
         length = length_of(within)
     except Refusal:

@@ -1,16 +1,16 @@
-"""IN and EXISTS as joins: joins that keep or drop rows, or joins that add a match flag as a column.
+"""IN and EXISTS, planned as joins that filter rows, or as joins that add a match flag as a column.
 
     EXISTS, IN      a semi join, or a mark join
     NOT EXISTS      an anti join
     NOT IN          if neither side can be NULL, an anti join. If the subquery reads the outer query or has several
                     columns, an anti join on `(x = y) IS NOT FALSE`, since a NULL on either side counts as a match.
-                    Otherwise the join "not in", which knows whether the subquery is empty and contains a NULL
-    IN as a value   if neither side can be NULL, or NULL counts as FALSE, a mark join on `x = y`. Otherwise the join
-                    "in" if possible; otherwise, if NULL counts as TRUE, a mark join on `(x = y) IS NOT FALSE`, or
-                    both mark joins
+                    Otherwise a "not in" join, which knows whether the subquery is empty and contains a NULL
+    IN as a value   if neither side can be NULL, or NULL counts as FALSE, a mark join on `x = y`. Otherwise an "in" join
+                    if possible; otherwise, if NULL counts as TRUE, a mark join on `(x = y) IS NOT FALSE`, or both mark
+                    joins
 
-Which results of an IN must be distinguished depends on its place: a condition need not distinguish NULL from FALSE, and
-a condition under NOT need not distinguish NULL from TRUE.
+Which results of an IN must be distinguished depends on where it appears: a condition need not distinguish NULL from
+FALSE, and a condition under NOT need not distinguish NULL from TRUE.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Asked = Literal["is true", "is not false", "exactly"]
 
 
 class OneOf(exp.Expression, exp.Predicate):
-    """IN with a subquery as a value: `this` is the column with its match flag, `expressions` are the operands."""
+    """An IN with a subquery that is used as a value: `this` is its match flag's column, `expressions` its operands."""
 
     arg_types = {"this": True, "expressions": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def asked(node: exp.Expr, *, of_condition: bool) -> Asked:
-    """Return which results of a predicate in an expression matter.
+    """Return which results of a predicate matter to the expression that contains it.
 
-    With `of_condition`, the whole expression is a condition, for which only TRUE matters.
+    If `of_condition` is set, the whole expression is a condition, for which only TRUE matters.
     """
     negated = False
     while node.parent is not None:
@@ -62,7 +62,7 @@ def asked(node: exp.Expr, *, of_condition: bool) -> Asked:
 
 @dataclass(frozen=True)
 class Membership:
-    """`mine IN (inner)`: operands over the rows of `left`, and the subquery with the path `path`."""
+    """The test `mine IN (inner)`. The operands `mine` read the rows of `left`; `path` is the subquery's path."""
 
     left: LogicalNode
     mine: Sequence[exp.Expr]
@@ -81,7 +81,7 @@ class Membership:
         return self._counted("not in") if self._is_alone else self._joined("anti", self._may_match)
 
     def answered(self, answer: str, what: Asked) -> tuple[LogicalNode, exp.Expr]:
-        """Return the rows with the match flag as a column, and the expression for the result of IN."""
+        """Return the rows with the match flag as a column, and the expression for IN's result."""
         found = resolved(answer, like=self.at)
         if what == "is true" or self._is_two_valued:
             return self._joined("mark", self._matches, answer), found
@@ -110,7 +110,7 @@ class Membership:
 
     @property
     def _may_match(self) -> tuple[exp.Expr, ...]:
-        """The condition that the operands may be equal; NULL may be equal to anything."""
+        """The condition that the operands may be equal. A NULL may be equal to anything."""
         equal = exp.Paren(this=exp.and_(*self._equal, copy=False))
         false = exp.Paren(this=exp.Is(this=equal, expression=exp.Boolean(this=False)))
         return (*self.inner.links, exp.Not(this=false))
@@ -122,7 +122,7 @@ class Membership:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether the result depends on one operand and on nothing else of the left row."""
+        """Whether the result depends on a single operand, and on nothing else in the left row."""
         return len(self.mine) == 1 and not self.inner.links
 
     def _joined(self, kind: PhysicalJoinKind, on: tuple[exp.Expr, ...], answer: str | None = None) -> LogicalJoin:

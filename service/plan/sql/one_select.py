@@ -6,8 +6,8 @@
     DISTINCT, ORDER BY … LIMIT  unions, top_rows
     the SELECT list             select_list
 
-A name means a column of FROM or of the SELECT list. So the SELECT list is resolved first, and then rewritten over the
-result of each clause.
+A name may refer to a column of FROM or of the SELECT list. So the SELECT list is resolved first, and then rewritten
+over the result of each clause.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _SESSION = (
 class Clauses:
     """The expressions that a SELECT computes from its rows: its list, HAVING, QUALIFY, and ORDER BY if LIMIT follows.
 
-    `calls` are the aggregates that subqueries in these clauses read, by their names there.
+    `calls` are the SELECT's aggregates that subqueries in these clauses read, keyed by the column names used there.
     """
 
     items: SelectList
@@ -69,7 +69,7 @@ class Clauses:
     calls: Mapping[str, exp.Expr] = field(default_factory=dict)
 
     def changed(self, change: Callable[[exp.Expr, str], exp.Expr]) -> Clauses:
-        """Rewrite all expressions; `change` also gets the name of the result column, empty for other expressions."""
+        """Rewrite all expressions with `change`, which also gets the result column's name, or '' if there is none."""
         items = [replace(item, expression=change(item.expression, item.name)) for item in self.items.items]
         having, qualify, order = (
             None if each is None else change(each, "") for each in (self.having, self.qualify, self.order)
@@ -80,7 +80,7 @@ class Clauses:
 
     @property
     def need_rows(self) -> bool:
-        """Whether later clauses read the grouped rows again: they filter the rows, or number them."""
+        """Whether later clauses read the grouped rows again, to filter or number them."""
         return self.having is not None or self.qualify is not None or any(each.find(exp.Window) for each in self)
 
     def __iter__(self) -> Iterator[exp.Expr]:
@@ -90,7 +90,7 @@ class Clauses:
 
 @dataclass(frozen=True)
 class GroupExpression:
-    """An expression of GROUP BY, its place in the SQL, and the name of the result column that it is, if any."""
+    """A group expression, its place in the SQL, and the name of the result column that equals it, if any."""
 
     expression: exp.Expr
     at: exp.Expr
@@ -98,7 +98,7 @@ class GroupExpression:
 
 
 class OneSelect:
-    """One SELECT that is being planned: the rows so far, and the expressions of its clauses."""
+    """Plans one SELECT; keeps the rows planned so far."""
 
     def __init__(self, tree: exp.Select, context: Context, hints: Hints, queries: Queries) -> None:
         self._tree = tree
@@ -125,7 +125,7 @@ class OneSelect:
         self._windows = named_windows(tree)
         group = self._tree.args.get("group")
         self._sets = grouping_sets(group) if group is not None else None
-        # GROUPING SETS (()) is one group of all rows, as without GROUP BY.
+        # GROUPING SETS (()) puts all rows into one group, as if there were no GROUP BY.
         self._all_in_one = group is None or self._sets == ((),)
         # Whether the result, too, has at most one row for each outer row.
         several = self._window is not None or self._tree is not tree or bool(self._sets)
@@ -133,7 +133,7 @@ class OneSelect:
         self._subqueries = Subqueries(queries, context, self._scope)
 
     def built(self) -> Selected:
-        """Return the rows and columns. Raises Refusal."""
+        """Return the SELECT's rows and columns. Raises Refusal."""
         distinct, top = self._tree.args.get("distinct"), top_rows(self._tree)
         if distinct is not None and distinct.args.get("on"):
             raise Refusal("DISTINCT ON is not supported: filter by ROW_NUMBER() OVER (PARTITION BY …) = 1", self._tree)
@@ -168,7 +168,7 @@ class OneSelect:
         return Selected(self._node, outputs, self._links, single=single, empty=empty)
 
     def _resolved(self, top: TopRows | None) -> tuple[Clauses, list[GroupExpression] | None]:
-        """Return all clauses with their names resolved, and the groups; the groups are None if nothing is grouped."""
+        """Return all clauses with their names resolved, and the group expressions, None if nothing is grouped."""
         tree, windows = self._tree.copy(), self._windows
         tree.set("expressions", [with_windows(each, windows) for each in tree.expressions])
         tree, written = outer_calls(tree, self._scope)
@@ -191,11 +191,11 @@ class OneSelect:
             at = qualify.this
             qualify = self._scope.resolve(with_windows(at, windows), subquery=place, alias=alias)
             if not qualify.find(exp.Window):
-                raise Refusal("QUALIFY is only for conditions on window functions: move this condition to WHERE", at)
+                raise Refusal("QUALIFY must contain a window function: move this condition to WHERE", at)
         return Clauses(items, having, qualify, order, called), groups
 
     def _order(self, order: exp.Expr, items: SelectList) -> exp.Order:
-        """Return ORDER BY with its names resolved; a number stands for a column of the result. Raises Refusal."""
+        """Return ORDER BY with its names resolved; a number stands for a result column. Raises Refusal."""
         copied = order.copy()
         assert isinstance(copied, exp.Order), "the copy of an ORDER BY is an ORDER BY"
         for each in copied.expressions:
@@ -222,11 +222,11 @@ class OneSelect:
             own = [item.name for item in items.items if item.expression.unnest() == expression.unnest()]
             found.append(GroupExpression(expression, at, own[0] if own and self._context.named else ""))
         if not found:
-            raise Refusal("there is nothing to group by: for one row over all rows, remove GROUP BY", group)
+            raise Refusal("GROUP BY has no columns: to aggregate all rows into one, remove GROUP BY", group)
         return found
 
     def _flat(self, groups: Iterable[tuple[exp.Expr, exp.Expr]]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-        """Yield the group expressions, with start and end in place of a whole window named by an alias or a number."""
+        """Yield the group expressions; replace a whole window, given as an alias or number, with its start and end."""
         whole = None if self._window is None else self._scope.resolve(self._window.struct)
         for expression, at in groups:
             if self._window is not None and expression.unnest() == whole:
@@ -240,8 +240,8 @@ class OneSelect:
 
         Also return `Grouping.of_empty`. Raises Refusal.
         """
-        # Only equalities can become group columns. A link without outer columns, which merely follows another one, is
-        # applied here.
+        # Only equalities can become group columns. A condition without outer columns is among the links only because
+        # it follows one of them; it is applied here.
         inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
         self._links = tuple(each for each in self._links if each not in inner)
         self._node = filtered(self._node, inner)
@@ -269,7 +269,7 @@ class OneSelect:
         return clauses, grouping.of_empty
 
     def _in_sessions(self, window: GroupWindow, grouped: Sequence[exp.Expr]) -> None:
-        """Assign the rows to sessions; each session lies within one group of the other group columns.
+        """Assign the rows to sessions; all rows of a session have equal values in the other group columns.
 
         Raises Refusal.
         """
@@ -283,9 +283,9 @@ class OneSelect:
         self._node = window.windows.over(terms.node, partition)
 
     def _in_each_group(self, empty: Mapping[str, exp.Expr] | None) -> Mapping[str, exp.Expr] | None:
-        """Add the rows of groups without rows where they would be missing.
+        """Add the rows of empty groups where they would be missing.
 
-        Return the replacements for columns of a row that is still missing.
+        Return the replacements for columns of rows that are still missing.
         """
         before = Selected(self._node, {}, self._links, empty=empty)
         after = in_each_group(before, self._context, self._queries, self._tree)
@@ -299,7 +299,7 @@ class OneSelect:
             self._node, partition, self._links = correlated_columns(self._links, self._node, self._names)
             clauses = clauses.changed(lambda node, _: within(node, partition))
         elif hint is not None:
-            raise Refusal("UNBOUNDED_RANK needs a window function, and this SELECT has none", hint)
+            raise Refusal("UNBOUNDED_RANK needs a window function, but this SELECT has none", hint)
         named: dict[str, exp.Expr] = {item.name: item.expression for item in clauses.items.items}
         others = exp.Tuple(expressions=[each for each in (clauses.qualify, clauses.order) if each is not None])
         self._node, numbers = number_rows(self._node, {**named, "": others}, self._names, unbounded=hint is not None)

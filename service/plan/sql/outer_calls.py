@@ -1,4 +1,4 @@
-"""Aggregates of a query that its subqueries read: `HAVING EXISTS (SELECT 1 FROM d WHERE d.budget < SUM(e.salary))`.
+"""Outer aggregates in subqueries, as in `HAVING EXISTS (SELECT 1 FROM d WHERE d.budget < SUM(e.salary))`.
 
 WHERE and ON cannot contain an aggregate of the subquery itself. An aggregate in WHERE or ON that reads columns of an
 outer query belongs to that query. It is computed with the query's other aggregates, and the subquery reads the column
@@ -20,9 +20,9 @@ _ALIAS = "#calls"
 
 
 def outer_calls(select: exp.Select, scope: Scope) -> tuple[exp.Select, dict[str, exp.Expr]]:
-    """Return a SELECT whose subqueries read columns in place of its aggregates, and the aggregates by column name.
+    """Replace a SELECT's aggregates in its subqueries with columns; return the SELECT, and the aggregates by column.
 
-    The columns in such an aggregate must be written with their table; otherwise they may be the subquery's own.
+    The columns in such an aggregate must be qualified with their table; otherwise they may be the subquery's own.
     """
     select = select.copy()
     found: dict[str, exp.Expr] = {}
@@ -38,12 +38,12 @@ def outer_calls(select: exp.Select, scope: Scope) -> tuple[exp.Select, dict[str,
 
 
 def with_calls(scope: Scope, calls: dict[str, str]) -> Scope:
-    """Return the scope of subqueries after the grouping, with the columns of these aggregates."""
+    """Return the scope for subqueries after grouping, with the columns of these aggregates."""
     return replace(scope, relations=(*scope.relations, Relation(_ALIAS, calls, hidden=True)))
 
 
 def _is_of(call: exp.Expr, select: exp.Select, scope: Scope) -> bool:
-    """Return whether an aggregate in the WHERE or ON of a subquery belongs to the outer SELECT."""
+    """Return whether an aggregate in a subquery's WHERE or ON clause belongs to the outer SELECT."""
     around = list(_around(call, select))
     tables = {column.table.lower() for column in call.find_all(exp.Column)}
     if not around or not _in_condition(call) or not tables or call.find(exp.Query) or in_call(around[-1]):
@@ -54,7 +54,7 @@ def _is_of(call: exp.Expr, select: exp.Select, scope: Scope) -> bool:
 
 
 def _around(call: exp.Expr, select: exp.Select) -> Iterator[exp.Query]:
-    """Yield the subqueries of a SELECT that contain a call, the innermost first."""
+    """Yield the SELECT's subqueries that contain a call, innermost first."""
     node = call.parent
     while node is not None and node is not select:
         if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery):
@@ -63,7 +63,7 @@ def _around(call: exp.Expr, select: exp.Select) -> Iterator[exp.Query]:
 
 
 def _in_condition(call: exp.Expr) -> bool:
-    """Return whether a call is in WHERE or ON of the innermost query."""
+    """Return whether a call is in the WHERE or ON clause of the innermost query."""
     node = call
     while node.parent is not None and not isinstance(node.parent, exp.Query):
         node = node.parent
@@ -71,7 +71,7 @@ def _in_condition(call: exp.Expr) -> bool:
 
 
 def _listed(query: exp.Query) -> Iterator[exp.Expr]:
-    """Yield the relations in FROM of a query."""
+    """Yield the relations in a query's FROM clause."""
     if (first := query.args.get("from_")) is not None:
         yield first.this
     for each in (*(query.args.get("joins") or ()), *(query.args.get("laterals") or ())):

@@ -1,14 +1,14 @@
-"""Window functions over part of their partition: OVER with an order, and with a frame.
+"""Window functions that read part of their partition: OVER with an order or a frame.
 
     SUM(v) OVER (PARTITION BY k ORDER BY t)                        from the first row to the last of the row's peers
     AVG(v) OVER (… ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)       a frame of rows
     MAX(v) OVER (… RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)      a frame of values
     LAG(v, 2, 0), LEAD(v), FIRST_VALUE(v), LAST_VALUE(v), NTH_VALUE(v, 2) OVER (… ORDER BY t)
-    LAST_VALUE(v) IGNORE NULLS OVER (… ORDER BY t)                 over the rows that have a value
+    LAST_VALUE(v) IGNORE NULLS OVER (… ORDER BY t)                 over the rows whose value is not NULL
     NTILE(4), PERCENT_RANK(), CUME_DIST() OVER (… ORDER BY t)      the row's place in its whole partition
 
-All calls over the same partition in the same order are in one Over; others are in an Over of their own on top of it. If
-the order ends with arrival, there are no peers, and RANGE up to the current row means ROWS up to it.
+Calls with the same partition and order share one Over. Each other combination adds another Over on top. If the last
+column of the order is the order of arrival, rows have no peers, and RANGE up to the current row equals ROWS up to it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ADDED: Mapping[str, OverFunction] = {
 _WHOLE_SPEC = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
 _DAY = 86_400_000_000
 _MOST_DIGITS = 18
-"""The digits of a number that fits into 64 bits."""
+"""The largest number of digits that always fits into 64 bits."""
 _LARGEST = 1 << 62
 _PLACES: Mapping[type[exp.Expr], Placing] = {
     exp.Ntile: "ntile",
@@ -60,7 +60,7 @@ _NUMERIC = ("integer", "decimal", "float")
 
 
 class RowColumns(Protocol):
-    """Expressions as columns of the rows below."""
+    """Provides expressions as columns of the rows below."""
 
     def value(self, node: exp.Expr) -> str:
         """Return the column that holds an expression. Raises Refusal."""
@@ -70,7 +70,7 @@ class RowColumns(Protocol):
 
 
 def is_over(window: exp.Window) -> bool:
-    """Return whether a window function reads part of its partition, or rows by their place in it."""
+    """Return whether a window function depends on a frame, or on rows' places in their partition."""
     function = bare(window.this)
     if isinstance(function, exp.Lag | exp.Lead | exp.NthValue) or type(function) in _PLACES:
         return True
@@ -83,11 +83,9 @@ def check_over(window: exp.Window) -> None:
     """Refuse window functions that are not supported or make no sense. Raises Refusal."""
     function, spec, name = bare(window.this), window.args.get("spec"), called(window)
     if window.find(exp.IgnoreNulls) and type(function) not in _PICKS:
-        raise Refusal("IGNORE NULLS is only for LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE", window)
+        raise Refusal("IGNORE NULLS is allowed only with LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE", window)
     if function.args.get("from_first") is not None:
-        raise Refusal(
-            f"{name} takes a value and a number, and counts from the first row: remove the other clauses", window
-        )
+        raise Refusal(f"{name} always counts from the first row of the frame: remove FROM FIRST or FROM LAST", window)
     if function.find(exp.Distinct):
         raise Refusal(
             f"{name}(DISTINCT …) OVER (… ORDER BY …) is not supported: select the first row of each value by "
@@ -112,7 +110,7 @@ def check_over(window: exp.Window) -> None:
 
 
 def called(node: exp.Expr) -> str:
-    """Return the name of a window's function, or of a call."""
+    """Return the name of a call, or of a window's function."""
     function = bare(node.this if isinstance(node, exp.Window) else node)
     return word(function) if isinstance(function, exp.Func) else "this"
 
@@ -124,7 +122,7 @@ def _is_whole(spec: exp.WindowSpec | None) -> bool:
 
 @dataclass(frozen=True)
 class OrderedWindow:
-    """A window function with the columns of its partition and order, and its call over columns."""
+    """A window function with its partition, its order and its call, all over columns."""
 
     window: exp.Window
     partition: tuple[str, ...]
@@ -135,7 +133,7 @@ class OrderedWindow:
     def of(
         cls, window: exp.Window, partition: tuple[str, ...], order: tuple[OrderColumn, ...], rows: RowColumns
     ) -> OrderedWindow:
-        """Return a window function over columns of the rows. Raises Refusal."""
+        """Translate a window function to columns of the rows. Raises Refusal."""
         arrival = [number for number, each in enumerate(order) if each.column is None]
         if arrival:
             order = order[: arrival[0] + 1]
@@ -156,7 +154,7 @@ class OrderedWindow:
 
 
 def stacked(node: LogicalNode, overs: Mapping[str, OrderedWindow]) -> LogicalNode:
-    """Return the rows with the value of each window in a column of its name."""
+    """Return the rows with a column for each window function; `overs` is keyed by column name."""
     alike: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], dict[str, LogicalWindowCall]] = {}
     at: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], exp.Expr] = {}
     for name, over in overs.items():
@@ -172,8 +170,8 @@ def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Logic
     function = _ADDED.get(str(asked.function))
     if function is None or asked.distinct:
         raise Refusal(
-            f"{called(window)}(…) OVER (… ORDER BY …) is not supported, only over the whole partition: remove "
-            "ORDER BY, or use COUNT, SUM, AVG, MIN or MAX",
+            f"{called(window)}(…) OVER is supported only over the whole partition: remove ORDER BY, or use COUNT, "
+            "SUM, AVG, MIN or MAX",
             window,
         )
     types = tuple(map(rows.type, asked.arguments))
@@ -197,7 +195,7 @@ def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives
     picks, value, skips = _PICKS[type(function)], bare(function.this), window.find(exp.IgnoreNulls) is not None
     type_ = rows.type(value)
     if family(type_) == "null":
-        raise Refusal(f"{called(function)} needs a value that has a type", value)
+        raise Refusal(f"{called(function)} cannot use NULL, because it has no type: write a CAST", value)
     arguments, nth = [rows.value(value)], 1
     if picks in ("lag", "lead"):
         nth = _whole_number(function, "offset", 1, least=-_LARGEST)
@@ -232,11 +230,11 @@ def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives
 
 
 def _past_nulls(away: int) -> tuple[OverFunction, Frame, int]:
-    """Return the function, frame and number for LAG or LEAD that skip rows without a value (IGNORE NULLS)."""
+    """Return the function, frame and number that compute LAG or LEAD with IGNORE NULLS."""
     if away > 0:
         return "nth_value", Frame("rows", 1, None), away
-    # The value before a row is the last value of its frame. For LAG by several values, `lag` carries that many values
-    # along.
+    # The value before a row is the last value in its frame. For LAG by several values, `lag` keeps that many values
+    # from row to row.
     frame = Frame("rows", None, -1)
     return ("last_value", frame, 1) if away == -1 else ("lag", frame, -away)
 
@@ -272,7 +270,7 @@ def _whole_number(function: exp.Expr, name: str, missing: int | None, *, least: 
 
 
 def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
-    """Return the frame of a window. Raises Refusal."""
+    """Return a window's frame. Raises Refusal."""
     if (spec := window.args.get("spec")) is None:
         return Frame("rows" if arrives else "range", None, 0)
     kind = str(spec.args["kind"]).upper()
@@ -290,7 +288,7 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
             edges.append(-distance if direction == "PRECEDING" else distance)
     if None not in edges and edges[0] > edges[1]:  # type: ignore[operator] # neither is None
         raise Refusal("this frame ends before it starts", spec)
-    # Values are whole numbers of their unit, so none lies between a distance and the next whole one.
+    # Values are whole numbers of their unit, so rounding a fractional bound inward does not change the frame.
     start, end = (None if edge is None else rounded(edge) for edge, rounded in zip(edges, (ceil, floor), strict=True))
     if kind == "ROWS" or (arrives and start in (None, 0) and end in (None, 0)):
         return Frame("rows", start, end)
@@ -302,9 +300,9 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
 
 
 def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -> Decimal:
-    """Return the distance of a frame's edge, as a number of the unit in which values are whole. Raises Refusal.
+    """Return a frame bound's distance, in the unit in which the ordered values are whole numbers. Raises Refusal.
 
-    The unit is the last digit of a DECIMAL, and the code of a DOUBLE.
+    The unit is a microsecond for dates and times, and the last digit for a DECIMAL. A DOUBLE's distance is its code.
     """
     bare = node.unnest()
     number = Decimal(bare.name) if isinstance(bare, exp.Literal) and bare.is_number else None
@@ -318,9 +316,13 @@ def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -
     if isinstance(bare, exp.Interval):
         months, days, micros = amount(bare)
         if of not in ("date", "timestamp", "local"):
-            raise Refusal(f"an INTERVAL can be a bound only if ORDER BY is a time, but this is {type_.sql}", value)
+            raise Refusal(f"an INTERVAL can be a bound only if ORDER BY is a time, not {type_.sql}", value)
         if months or days < 0 or micros < 0:
-            raise Refusal("months differ in length: write an INTERVAL of days, hours, minutes or seconds", node)
+            raise Refusal(
+                "the bound of a frame must be a non-negative INTERVAL without months, which differ in length: write "
+                "days, hours, minutes or seconds",
+                node,
+            )
         return Decimal(days * _DAY + micros)
     assert number is not None, "it is a number or an INTERVAL"
     match of:

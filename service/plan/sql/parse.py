@@ -26,7 +26,7 @@ _CLAUSES = {
     "on": "BY NAME is not supported: write the columns in the same order",
     "side": "a set operation must be UNION, UNION ALL, INTERSECT or EXCEPT",
 }
-# The parser warns of text that it reads as a command; such text is refused here anyway.
+# The parser logs a warning for text that it parses as a command; such text is refused here anyway.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 _UNEXPECTED = "Invalid expression / Unexpected token"
 _BEGINNINGS = ("SELECT", "WITH", "FROM", "VALUES")
@@ -43,9 +43,9 @@ _SUBQUERY = {"this", "order", "limit", "offset"}
 
 
 def parse(sql: str, origin: str, place: str) -> exp.Expr:
-    """Return the one query in a string. Raises PlanError, Refusal.
+    """Parse a string that contains exactly one query. Raises PlanError and Refusal.
 
-    `origin` names the text in the tree, `place` in messages.
+    `origin` names the string in positions within the tree; `place` names it in messages.
     """
     try:
         statements = sqlglot.parse(sql, read=RowkindSql, error_level=ErrorLevel.IMMEDIATE)
@@ -66,9 +66,10 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
 
 
 def query(tree: exp.Expr) -> exp.Expr:
-    """Return the tree as a SELECT, a set operation, or one of them in parentheses followed by ORDER BY … LIMIT.
+    """Check that a tree is a query whose clauses can be planned, and return it without redundant parentheses.
 
-    Subqueries aside, every clause of the result can be planned. Raises Refusal.
+    The result is a SELECT, a set operation, or one of them in parentheses followed by ORDER BY … LIMIT. VALUES becomes
+    a UNION ALL. Subqueries are not checked. Raises Refusal.
     """
     while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
         tree = tree.this
@@ -98,14 +99,14 @@ def query(tree: exp.Expr) -> exp.Expr:
 
 
 def values_query(tree: exp.Values) -> exp.Query:
-    """Return VALUES as a UNION ALL of SELECTs without FROM, with columns col1, col2, … Raises Refusal."""
+    """Return VALUES as a UNION ALL of SELECTs without FROM. The columns are named col1, col2 and so on."""
     rows: list[exp.Query] = []
     for each in tree.expressions:
         written = each.expressions if isinstance(each, exp.Tuple) else [each]
         items = [exp.alias_(value.copy(), f"col{number}") for number, value in enumerate(written, 1)]
         rows.append(exp.Select(expressions=items))
     while len(rows) > 1:
-        # Unite pairs, then pairs of pairs, so that the tree is not as deep as there are rows.
+        # Unite pairs, then pairs of pairs, so that the tree's depth is logarithmic in the number of rows.
         pairs = [exp.Union(this=a, expression=b, distinct=False) for a, b in zip(rows[::2], rows[1::2], strict=False)]
         rows = [*pairs, *rows[len(pairs) * 2 :]]
     return rows[0]
@@ -115,10 +116,10 @@ def _syntax(error: ParseError, sql: str, origin: str) -> tuple[str, SqlSpan]:
     first = error.errors[0]
     message = re.sub(r" but got <Token .*", "", str(first["description"])).rstrip(".")
     if message.startswith("Required keyword"):
-        message = "something is missing"
+        message = "a required part is missing"
     line, column = int(first["line"] or 1), int(first["col"] or 1)
     highlight = str(first["highlight"] or "")
-    # sqlglot's column is that of the last character of the word at which it failed.
+    # sqlglot reports the column of the last character of the word at which it failed.
     begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
     last = min(begin + column - 1, max(len(sql) - 1, 0))
     span = SqlSpan(origin, max(last - len(highlight) + 1, begin), last)

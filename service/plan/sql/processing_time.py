@@ -1,7 +1,7 @@
 """PROCTIME() as a column: the time at which a row is processed, which is the time of its batch.
 
-    SELECT *, PROCTIME() AS p FROM bids                                       a view whose rows have it
-    TABLE(TUMBLE(TABLE bids, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE))    windows by it, without a name
+    SELECT *, PROCTIME() AS p FROM bids                                       in a view, a column of each row
+    TABLE(TUMBLE(TABLE bids, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE))    windows of processing time
     GROUP BY TUMBLE(PROCTIME(), INTERVAL '1' MINUTE)
 
 In ORDER BY, PROCTIME() is the order in which rows arrive, which needs no time (`sql.windows`).
@@ -27,9 +27,9 @@ _COLUMN = "proctime"
 def with_processing_time(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, LogicalNode, Scope]:
-    """Return a SELECT with a column in place of PROCTIME(), and rows and scope with that column.
+    """Replace PROCTIME() in a SELECT with a column; return the SELECT, and the rows and the scope with that column.
 
-    Without PROCTIME(), all are unchanged. Raises Refusal.
+    Without PROCTIME(), all three are unchanged. Raises Refusal.
     """
     calls = list(_calls(tree))
     if not calls:
@@ -47,7 +47,7 @@ def with_processing_time(
 
 
 def with_stamp(rows: LogicalNode, at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalStamp, Relation]:
-    """Return rows with the time at which they are processed, and a relation that has this one column."""
+    """Add a column with the time of processing to the rows; return the rows, and a relation with only this column."""
     path = queries.invent(context.path, _COLUMN)
     name = f"{path}{_COLUMN}"
     relation = Relation(path.removeprefix(context.path).rstrip("."), {_COLUMN: name}, hidden=True)

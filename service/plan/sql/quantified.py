@@ -1,12 +1,12 @@
-"""Comparisons with ANY and ALL values of a subquery.
+"""Comparisons with ANY or ALL of a subquery's values.
 
     x = ANY (…), x = SOME (…)    x IN (…)
     x <> ALL (…)                 x NOT IN (…)
-    x > ANY (…)                  x > the least of the values; with < the greatest, with <> one of both
+    x > ANY (…)                  x > the minimum of the values; < compares with the maximum, <> with both
     x > ALL (…)                  NOT x <= ANY (…)
 
-The result is NULL if it depends on a NULL, like an OR (ANY) or an AND (ALL) of all comparisons. ANY of no values is
-FALSE. Otherwise ANY is TRUE if one comparison is TRUE, NULL if a value or x is NULL, and else FALSE.
+The result is that of an OR (ANY) or an AND (ALL) of all comparisons. So ANY of no values is FALSE. Otherwise, ANY is
+TRUE if at least one comparison is TRUE. If none is, ANY is NULL if x or one of the values is NULL, and FALSE if not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VALUE = "value"
 
 
 def without_all(tree: exp.Expr) -> exp.Expr:
-    """Return a query in which ANY of a subquery follows only <, <=, >, >= or <>, and ALL does not occur.
+    """Rewrite a query so that ANY follows only <, <=, >, >= or <>, and ALL does not occur; return the query.
 
     Raises Refusal.
     """
@@ -60,9 +60,9 @@ def without_all(tree: exp.Expr) -> exp.Expr:
 
 
 def summary(node: exp.Binary, *, whole: bool) -> exp.Select:
-    """Return the query for the extremes of the values; with `whole`, also for the counts of all and of non-NULL values.
+    """Return the query for the subquery's minimum or maximum value, or both, as the comparison needs.
 
-    Raises Refusal.
+    If `whole` is set, the query also counts all values and the values that are not NULL. Raises Refusal.
     """
     value = exp.column(_VALUE)
     counts = [exp.Count(this=exp.Star()), exp.Count(this=value.copy())] if whole else []
@@ -78,9 +78,9 @@ def summary(node: exp.Binary, *, whole: bool) -> exp.Select:
 
 
 def answer(node: exp.Binary, operand: exp.Expr, found: Sequence[exp.Expr], *, whole: bool) -> exp.Expr:
-    """Return the comparison of a value with ANY, over the columns of its `summary`.
+    """Return the result of a comparison with ANY, as an expression over the columns of its `summary`.
 
-    If not `whole`, NULL may stand for FALSE.
+    If `whole` is not set, the result may be NULL instead of FALSE.
     """
     extremes = found[2:] if whole else found
     true = exp.or_(*(type(node)(this=operand.copy(), expression=each.copy()) for each in extremes), copy=False)
@@ -95,7 +95,7 @@ def answer(node: exp.Binary, operand: exp.Expr, found: Sequence[exp.Expr], *, wh
 
 
 def _subquery(quantifier: exp.Expr) -> exp.Subquery | None:
-    """Return the subquery of ANY or ALL; None if there is none."""
+    """Return the subquery after ANY or ALL; None if there is none."""
     if isinstance(quantifier, exp.Anonymous) and word(quantifier) == "ALL" and len(quantifier.expressions) == 1:
         # This is how `ALL ((SELECT …))` is parsed.
         inner = quantifier.expressions[0]

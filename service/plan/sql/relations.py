@@ -31,7 +31,7 @@ from rowkind.service.plan.view import View
 
 
 def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
-    """Return the queries in WITH that a query can use: those of the queries around it, and its own. Raises Refusal."""
+    """Return the queries in WITH that a query can read: its own, and those of enclosing queries. Raises Refusal."""
     known = dict(context.with_)
     with_ = tree.args.get("with_")
     if with_ is None:
@@ -53,10 +53,10 @@ def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
 
 @dataclass(frozen=True)
 class Related:
-    """The rows of a relation, the meaning of its names, and its links to the query around the SELECT that reads it.
+    """A relation's rows, its names, and its links to the query that encloses the SELECT.
 
-    The links read columns that the rows have in addition to those that can be named. `single`: the links leave at most
-    one row.
+    The links may read columns of the rows that have no name in the SQL. `single`: there is at most one row for each
+    outer row, given the links.
     """
 
     node: LogicalNode
@@ -66,7 +66,7 @@ class Related:
 
 
 def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
-    """Return the rows of a relation in FROM. Raises Refusal."""
+    """Plan a relation in FROM. Raises Refusal."""
     clause = clause_of(at)
     if (windows := window_function(at)) is not None:
         return _in_windows(windows, at, context, queries)
@@ -82,7 +82,7 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
     if not isinstance(at, exp.Table) or not isinstance(at.this, exp.Identifier):
         raise no_relation(at)
     if at.args.get("db") or at.args.get("catalog"):
-        raise Refusal(f"{sql_text(at)}: a table is referred to by its name in the job file, without a database", at)
+        raise Refusal(f"{sql_text(at)}: a table must be named as in the job file, without a database", at)
     _only(at, "this form of a table name")
     alias = at.alias or at.name
     name, catalog = at.name.lower(), queries.catalog
@@ -112,7 +112,7 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
 
 
 def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries: Queries) -> Related:
-    """Return the rows of a table function in its windows. Raises Refusal."""
+    """Return the rows of a table function such as TUMBLE, with their windows. Raises Refusal."""
     _only(at, "this form of a call of a table function")
     rows = windows.rows.copy()
     alias = at.alias or rows.name or alias_for(queries, context, "windows")
@@ -177,13 +177,13 @@ def _derived(named: Named, alias: str, at: exp.Expr, context: Context, queries: 
 
 
 def column_aliases(node: exp.Expr) -> tuple[str, ...]:
-    """Return the names of columns after an alias, AS x(a, b)."""
+    """Return the column names after an alias, as in AS x(a, b)."""
     alias = node.args.get("alias")
     return tuple(column.name for column in alias.args.get("columns") or []) if alias is not None else ()
 
 
 def renamed(spelled: tuple[str, ...], names: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
-    """Return the names of columns: `names` if there are any, else `spelled`. Raises Refusal."""
+    """Return the columns' names: `names` if there are any, else `spelled`. Raises Refusal."""
     if not names:
         return spelled
     if len(names) != len(spelled):

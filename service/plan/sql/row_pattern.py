@@ -1,10 +1,10 @@
-"""Parses the text in PATTERN (…).
+"""The parser for the text in PATTERN (…).
 
     A B+ C?            a sequence with quantifiers: * + ? {n} {n,} {n,m} {,m}, made reluctant by a following ?
-    (A | B C) D        groups, and alternatives of which an earlier one is preferred
-    PERMUTE(A, B)      all orders of its parts, in the order of their places
+    (A | B C) D        groups, and alternatives; earlier alternatives are preferred
+    PERMUTE(A, B)      all orders of its parts, in lexicographic order of the parts' positions
 
-Anchors and exclusions are refused. A stream has no known first or last row.
+Anchors are refused, because a stream has no known first or last row. Exclusions are also refused.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _EXAMPLE = "a pattern must be written as in PATTERN (A B+ (C | D)?)"
 
 @dataclass(frozen=True)
 class NamedPattern:
-    """A pattern, the names of its variables by number, and the first place of each in the text."""
+    """A pattern, its variables' names by number, and where each name first appears in the text."""
 
     pattern: Pattern
     names: tuple[str, ...]
     places: tuple[exp.Expr, ...]
 
     def number(self, name: str) -> int | None:
-        """Return the number of a variable; upper and lower case do not matter."""
+        """Return a variable's number, or None. Names are case-insensitive."""
         return next((number for number, own in enumerate(self.names) if own.lower() == name.lower()), None)
 
 
 def row_pattern(text: exp.Expr) -> NamedPattern:
-    """Return the pattern in a piece of the SQL. Raises Refusal."""
+    """Parse the pattern in the parentheses of PATTERN. Raises Refusal."""
     reading = _PatternReading(text, list(_tokens(text.name)))
     pattern = reading.choice()
     if reading.next is not None:
@@ -111,7 +111,7 @@ class _PatternReading:
         while self.next is not None and self.next.text not in ("|", ")", ","):
             parts.append(self._quantified())
         if not parts:
-            raise self.refusal(f"something is missing here: {_EXAMPLE}")
+            raise self.refusal(f"a variable or a group is missing here: {_EXAMPLE}")
         return parts[0] if len(parts) == 1 else PatternSequence(tuple(parts))
 
     def _quantified(self) -> Pattern:
@@ -184,7 +184,9 @@ class _PatternReading:
         if not self._take("}") or (least is None and most is None):
             raise self.refusal("a quantifier in braces must be {n}, {n,}, {n,m} or {,m}", word)
         if most is not None and (most < (least or 0) or most == 0):
-            raise self.refusal("the second bound must be greater than 0 and not less than the first bound", word)
+            raise self.refusal(
+                "the second bound of a quantifier must be greater than 0 and not less than the first bound", word
+            )
         assert several or least is not None, "without a comma, the only number is both bounds"
         return least or 0, most
 
@@ -206,7 +208,7 @@ class _PatternReading:
             raise self.refusal(f"a parenthesis is not closed: {_EXAMPLE}")
 
     def _place(self, word: _PatternWord | None) -> exp.Expr:
-        """Return a word as a piece of the SQL, the last word if there is none."""
+        """Return a node with a word's position in the SQL; without a word, that of the pattern's last word."""
         word = word or self.words[-1]
         piece = exp.Var(this=word.text)
         if "start" in self.text.meta:

@@ -1,7 +1,6 @@
 """Names: resolves a name in the SQL to a column of a relation.
 
-As in Spark SQL, upper and lower case do not matter in names of tables and columns, and the result's columns are spelled
-as in the query.
+As in Spark SQL, names of tables and columns are case-insensitive, and the result's columns are spelled as in the query.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from rowkind.service.plan.syntax import sql_text
 
 @dataclass(frozen=True)
 class Relation:
-    """A table, view or derived table in FROM: its alias, and its columns as spelled, with their names in the plan.
+    """A table, view or derived table in FROM.
 
-    A `hidden` relation was added by the planner: its columns are found by its alias only.
+    `columns` maps the columns' names as spelled in the SQL to their names in the plan. A `hidden` relation was added by
+    the planner, and its columns are found only if they are qualified with its alias.
     """
 
     alias: str
@@ -33,13 +33,13 @@ class Relation:
     hidden: bool = False
 
     def find(self, column: str) -> list[str]:
-        """Return the columns with this name, by their names in the plan."""
+        """Return the columns with this name in the SQL, as their names in the plan."""
         return [name for spelled, name in self.columns.items() if spelled.lower() == column.lower()]
 
 
 @dataclass(frozen=True)
 class Merged:
-    """A column of USING: its spelling, its meaning, and the aliases of the tables that share the column."""
+    """A column in USING: its spelling, the expression it stands for, and the aliases of the tables that share it."""
 
     name: str
     meaning: exp.Expr
@@ -53,8 +53,8 @@ class Merged:
 class Unreachable(Refusal):
     """A subquery reads columns of an outer query where its own rows do not determine their values.
 
-    `columns` are the names of these columns in the plan. A query that has the columns brings their values into the
-    subquery (`sql.domain`). If no query has them, this error refuses the SQL.
+    `columns` are these columns' names in the plan. The query that has the columns catches this error and joins their
+    values with the subquery's rows (`sql.domain`). If no query has them, the error refuses the SQL.
     """
 
     def __init__(self, text: str, at: exp.Expr, columns: Iterable[str]) -> None:
@@ -66,30 +66,30 @@ Handler = Callable[[exp.Expr], exp.Expr]
 """Returns the replacement for a subquery in an expression."""
 
 Alias = Callable[[exp.Column], exp.Expr | None]
-"""Returns the meaning of a bare name as a column of the SELECT list; None if it is not one."""
+"""Returns the expression of the SELECT list's column with an unqualified name; None if there is no such column."""
 
 
 def no_subquery(node: exp.Expr) -> exp.Expr:
-    """Refuse a subquery where none is allowed."""
+    """Refuse a subquery where subqueries are not supported."""
     raise Refusal("a subquery is not supported here: compute it in a derived table, or write it as a JOIN", node)
 
 
 _CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME")
-"""Functions that are called without parentheses, and so look like columns."""
+"""Functions that are called without parentheses, and so are parsed as columns."""
 
 
 def no_alias(_: exp.Column) -> None:
-    """Let bare names mean only columns of FROM."""
+    """Resolve unqualified names only to columns of FROM."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The meaning of the names in one SELECT.
+    """The names that one SELECT can use, and the columns they refer to.
 
-    - `merged`: the columns of USING, each of which is one column for `*` and bare names.
-    - `outer`: the scope of the outer query.
-    - `domain`: for columns of outer queries, the subquery's own columns with their values, if there are any.
-    - `spent`: the tables of semi and anti joins, whose columns are not visible after the join.
+    - `merged`: the columns in USING; `*` and unqualified names treat each of them as one column.
+    - `outer`: the outer query's scope.
+    - `domain`: maps columns of outer queries to the subquery's own columns that hold the same values.
+    - `spent`: the right-side tables of semi and anti joins, whose columns are not visible after the join.
     """
 
     relations: tuple[Relation, ...]
@@ -108,8 +108,8 @@ class Scope:
     ) -> exp.Expr:
         """Return the expression with every column resolved. Raises Refusal.
 
-        `subquery` replaces each subquery in the expression. `alias` is tried first for the meaning of a bare name.
-        Columns of the outer query are allowed only with `outer`.
+        `subquery` replaces each subquery in the expression. `alias` is tried first to resolve an unqualified name.
+        Columns of the outer query are allowed only if `outer` is set.
         """
 
         def replaced(each: exp.Expr) -> exp.Expr:
@@ -121,18 +121,18 @@ class Scope:
         return compared(node.transform(replaced))
 
     def knows(self, column: exp.Column) -> bool:
-        """Return whether a bare name is a column of one or more tables in FROM."""
+        """Return whether an unqualified name is a column of one or more tables in FROM."""
         return any(relation.find(column.name) for relation in self._open)
 
     @property
     def depth(self) -> int:
-        """The number of queries around a subquery of this SELECT."""
+        """The number of queries that enclose a subquery of this SELECT."""
         return 1 if self.outer is None else 1 + self.outer.depth
 
     def within(self, depth: int) -> Scope | None:
-        """Return the outer scope of a query that is used here but has only the outermost `depth` queries around it.
+        """Return the outer scope of a query that is used here but is enclosed only by the outermost `depth` queries.
 
-        Return None if there is no query around it.
+        Return None if `depth` is 0.
         """
         if depth == 0:
             return None
@@ -141,7 +141,7 @@ class Scope:
 
     @property
     def _open(self) -> tuple[Relation, ...]:
-        """The relations whose columns can be named without their table."""
+        """The relations whose columns can be named without a table."""
         return tuple(relation for relation in self.relations if not relation.hidden)
 
     def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
@@ -180,7 +180,7 @@ class Scope:
         return substitute(node, {name: resolved(own, like=node) for name, own in self.domain.items()})
 
     def using(self, column: str) -> Merged | None:
-        """Return the column of USING with this name."""
+        """Return the column in USING with this name."""
         return next((each for each in self.merged if each.name.lower() == column.lower()), None)
 
     def _is_table(self, name: str) -> bool:
@@ -194,7 +194,7 @@ class Scope:
         return aliases + [spelled for relation in self._open for spelled in relation.columns]
 
     def _is_outer(self, column: exp.Column) -> bool:
-        """Return whether only an outer query has such a column."""
+        """Return whether a column exists only in an outer query."""
         if column.table:
             here = any(relation.alias.lower() == column.table.lower() for relation in self.relations)
             scope = self.outer
@@ -266,7 +266,7 @@ def is_subquery(node: exp.Expr) -> bool:
 
 
 def with_any(node: exp.Binary) -> exp.Query | None:
-    """Return the subquery of a comparison with ANY value; None if there is none."""
+    """Return the subquery of a comparison with ANY; None if there is none."""
     found = node.expression
     return found.this if isinstance(found, exp.Any) and isinstance(found.this, exp.Query) else None
 

@@ -1,4 +1,4 @@
-"""The SELECT list: the columns of a query, their expressions, and the meaning of their names in other clauses."""
+"""The SELECT list: a query's columns, their expressions, and what their names refer to in other clauses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Item:
-    """One column of a query: its name, its expression with all names resolved, and its place in the SQL."""
+    """A query's column: its name, its expression with all names resolved, and its place in the SQL."""
 
     name: str
     expression: exp.Expr
@@ -29,12 +29,12 @@ class Item:
 
 @dataclass(frozen=True)
 class SelectList:
-    """The columns of one SELECT in order."""
+    """A SELECT's columns, in order."""
 
     items: tuple[Item, ...]
 
     def find(self, column: exp.Column) -> exp.Expr | None:
-        """Return the meaning of a bare name as a column of the result; None if there is no such column."""
+        """Return the expression of the result column with an unqualified name; None if there is no such column."""
         return next((item.expression for item in self.items if item.name.lower() == column.name.lower()), None)
 
     def position(self, node: exp.Expr) -> Item | None:
@@ -43,7 +43,7 @@ class SelectList:
             return None
         number = int(str(node.this))
         if not 1 <= number <= len(self.items):
-            raise Refusal(f"there is no column {number} in the SELECT list, which has {len(self.items)}", node)
+            raise Refusal(f"there is no column {number} in the SELECT list: its last column is {len(self.items)}", node)
         return self.items[number - 1]
 
 
@@ -95,7 +95,7 @@ def _outputs(
 
 
 def _spelled(node: exp.Expr) -> str:
-    """Return Spark's name of a column without an alias: its expression, such as `sum(x)` or `(a + 1)`."""
+    """Return Spark's name for a column without an alias, which is its expression, such as `sum(x)` or `(a + 1)`."""
     match node:
         case exp.Column():
             return node.name
@@ -138,7 +138,7 @@ def _left_out(column: exp.Expr, columns: list[tuple[str, exp.Expr]], scope: Scop
 
 
 def in_call(column: exp.Expr) -> bool:
-    """Return whether a piece of SQL is inside the call of an aggregate function."""
+    """Return whether a column is inside an aggregate call."""
     node = column.parent
     while node is not None:
         if is_aggregate(node) and not is_window_function(node):
@@ -150,10 +150,10 @@ def in_call(column: exp.Expr) -> bool:
 def aliases_last(
     scope: Scope, columns: SelectList, grouped: set[str] | None
 ) -> Callable[[exp.Column], exp.Expr | None]:
-    """Return the meaning of bare names in HAVING and QUALIFY.
+    """Return a function that resolves unqualified names in HAVING and QUALIFY.
 
-    A name means a column of FROM that exists after grouping, or else a column of the result. `grouped` are the columns
-    that group expressions read, None if nothing is grouped.
+    A name refers to a column of FROM that exists after grouping, or else to a column of the result. `grouped` are the
+    columns that group expressions read; None if nothing is grouped.
     """
 
     def alias(column: exp.Column) -> exp.Expr | None:
@@ -171,7 +171,7 @@ def aliases_last(
 
 
 def aliases_first(columns: SelectList) -> Callable[[exp.Column], exp.Expr | None]:
-    """Return the meaning of bare names in ORDER BY: a column of the result, or else one of FROM."""
+    """Return a function that resolves unqualified names in ORDER BY: to a result column, or else to one of FROM."""
 
     def alias(column: exp.Column) -> exp.Expr | None:
         return None if in_call(column) else columns.find(column)

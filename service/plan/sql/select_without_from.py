@@ -1,4 +1,4 @@
-"""SELECT without FROM: one row, which exists from the first batch on.
+"""SELECT without FROM: a single row, which is present from the first batch onward.
 
 An aggregate without GROUP BY has its row even if there is nothing to aggregate. Such an aggregate is planned over the
 rows of a table that the query reads anyway, filtered by FALSE.
@@ -19,12 +19,12 @@ from rowkind.service.plan.tree import bottom_up, walk
 
 
 def one_row(at: exp.Expr) -> LogicalNode:
-    """Return one row without columns; its input is not known yet."""
+    """Return a node with one row and no columns; its input is added by `over_a_table`."""
     return LogicalAggregate(LogicalInput(LogicalUnion((), at)), (), {}, is_global=True, at=at)
 
 
 def over_a_table(root: LogicalProject, queries: Queries) -> LogicalProject:
-    """Return the whole query with a table as the input of each such row.
+    """Return a whole query in which each node from `one_row` has a table as its input.
 
     Raises Refusal for a query that reads no table.
     """

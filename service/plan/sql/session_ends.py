@@ -1,4 +1,4 @@
-"""Session ends: the largest time of each session plus the gap.
+"""Session ends: each session's largest time plus the gap.
 
 If rows have the end of their session as a column, all rows of the session are emitted again when its end moves
 (`operators.time.session`). So rows have this column only if a query reads it, and an aggregate over whole sessions
@@ -6,8 +6,8 @@ computes the end instead:
 
     … GROUP BY k, window_start, window_end      … MAX(ts) + gap GROUP BY k, window_start
 
-For that, the rows of a group must be all rows of one session. If a filter removes some of them, or if groups are finer
-than sessions, their largest time is not that of the session, and the end remains a column. The end also remains a
+This requires that each group contains all rows of one session. If a filter removes some rows, or if groups are finer
+than sessions, a group's largest time may not be the session's, and the end remains a column. The end also remains a
 column if the query does not read it, but a watermark closes the groups by it (`passes.derive_state_cleanup`).
 """
 
@@ -32,7 +32,7 @@ from rowkind.service.plan.tree import first, over, walk, with_inputs
 
 
 def with_ends(node: LogicalNode) -> LogicalNode:
-    """Return the plan, with a column for the end of a session only where it is needed."""
+    """Return the plan with a column for the session end only where it is needed."""
     session = _session(node.input.input if isinstance(node, LogicalAggregate) else node)
     if session is None or session.end is None:
         return with_inputs(node, with_ends)
@@ -51,12 +51,12 @@ def _session(node: LogicalNode) -> LogicalSession | None:
 
 
 def _of_end(node: LogicalNode, end: str) -> frozenset[str]:
-    """Return the columns that are computed from the end of a session."""
+    """Return the columns that are computed from the session end."""
     return frozenset(name for name in columns(node) if end in reads(meaning(node, resolved(name))))
 
 
 def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
-    """Yield the conditions of all filters above a session, over its columns."""
+    """Yield the conditions of all filters above a session, rewritten over the session's columns."""
     while isinstance(node, LogicalFilter | LogicalProject):
         if isinstance(node, LogicalFilter):
             yield from (meaning(node.input, each) for each in node.conjuncts)
@@ -64,12 +64,12 @@ def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
 
 
 def _filtered_by(node: LogicalNode, end: str) -> bool:
-    """Return whether a filter reads the end of a session."""
+    """Return whether a filter reads the session end."""
     return any(end in reads(each) for each in _conditions(node))
 
 
 def _with_end(node: LogicalNode, more: str = "") -> LogicalNode:
-    """Return the node over sessions that have their ends as a column, with the session's column `more` added."""
+    """Return a node over sessions with their end as a column; if `more` is given, add that session column."""
     if isinstance(node, LogicalFilter):
         return over(node, _with_end(node.input, more))
     if not isinstance(node, LogicalProject):
@@ -79,7 +79,7 @@ def _with_end(node: LogicalNode, more: str = "") -> LogicalNode:
 
 
 def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
-    """Return the node without columns that read the end of the session, and with the session's column `more` added."""
+    """Return a node without the columns that read the session end; if `more` is given, add that session column."""
     if isinstance(node, LogicalSession):
         return replace(over(node, with_ends(node.input.input)), end=None)
     below = _without_end(first(node), end, more)
@@ -92,7 +92,7 @@ def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
 
 
 def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> LogicalNode:
-    """Return an aggregate over sessions that have their ends as a column only if it needs them."""
+    """Return an aggregate over sessions; the sessions have their end as a column only if the aggregate needs it."""
     rows = node.input.input
     read = frozenset[str]().union(*(call.reads for call in node.calls.values()))
     ends = _of_end(rows, end)
@@ -117,7 +117,7 @@ def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> Logic
 
 @dataclass(frozen=True)
 class _Below:
-    """Translates expressions over the columns of a session to the rows below it."""
+    """Rewrites expressions over a session's columns as expressions over the rows below it."""
 
     session: LogicalSession
 
@@ -127,20 +127,20 @@ class _Below:
         return {self.meaning(resolved(name)) for name in self.session.partition}
 
     def meaning(self, expression: exp.Expr) -> exp.Expr:
-        """Return an expression over the rows below the session."""
+        """Rewrite an expression over the session's columns as one over the rows below it."""
         return meaning(self.session.input.input, expression)
 
     def agree(self, *expressions: exp.Expr) -> bool:
-        """Return whether each of these expressions has one value in all rows of a session."""
+        """Return whether each of these expressions has the same value in all rows of a session."""
         session = self.session
         fixed = {*session.partition, session.start, session.end}
         return all(reads(each) <= fixed or self.meaning(each) in self.parts for each in expressions)
 
 
 def _with_last(node: LogicalAggregate, session: LogicalSession, ends: frozenset[str], start: str) -> LogicalProject:
-    """Return an aggregate over whole sessions with the last time of each.
+    """Return an aggregate over whole sessions that computes each session's last time.
 
-    `start` is the group column with the session's start.
+    `start` is the group column that holds the session's start.
     """
     assert session.end is not None, "the caller has checked that the session has an end"
     rows, last, time = node.input.input, session.last, session.time
@@ -148,7 +148,7 @@ def _with_last(node: LogicalAggregate, session: LogicalSession, ends: frozenset[
     call = LogicalAggregateCall("max", (time,), type_, at=exp.Max(this=resolved(time)))
     group = tuple(name for name in node.group if name not in ends)
     below = LogicalInput(_without_end(rows, session.end, time))
-    # Every session has a row, but the type of MAX is nullable all the same.
+    # Every session has a row, but the result type of MAX is still nullable.
     found = exp.Coalesce(this=resolved(last), expressions=[resolved(start)])
     meant = {session.end: WindowEnd(this=found, size=interval(session.gap))}
     outputs = {

@@ -2,9 +2,9 @@
 
     EXISTS, IN           a semi or anti join if AND connects it with the rest of WHERE, otherwise a mark join, which
                          adds a match flag to each row (`sql.memberships`)
-    a single value       a LEFT JOIN on an aggregate that is grouped by its links to the outer query, on rows found by
-                         their unique key, or, without links, on the one row of an operator that counts rows. COUNT of
-                         no rows is 0 and not NULL
+    a single value       a LEFT JOIN with an aggregate that is grouped by its links to the outer query, with rows found
+                         by their unique key, or, without links, with the one row of an operator that counts rows. COUNT
+                         of no rows is 0, not NULL
 
 Conditions in a subquery's WHERE that read the outer query become conditions of the join.
 """
@@ -47,7 +47,7 @@ _MORE = (
 
 @dataclass(frozen=True)
 class _Asked:
-    """A subquery in an expression, or a predicate over one, and the columns that stand for it."""
+    """A subquery in an expression, or a predicate over a subquery, and the columns that replace it."""
 
     node: exp.Expr
     path: str
@@ -60,7 +60,7 @@ class _Asked:
 class Subqueries:
     """The subqueries in the expressions of a SELECT.
 
-    While expressions are resolved, columns stand for each subquery; `join` adds these columns to the rows. Equal
+    When an expression is resolved, columns replace each of its subqueries; `join` adds these columns to the rows. Equal
     subqueries are joined once. Subqueries inside an aggregate function are early: they are joined before rows are
     grouped.
     """
@@ -72,16 +72,16 @@ class Subqueries:
 
     @property
     def names(self) -> KeysView[str]:
-        """The columns that stand for subqueries that are not joined yet, including subqueries that are added later."""
+        """The columns that replace subqueries not joined yet; this view includes subqueries that are added later."""
         return self._found.keys()
 
     @property
     def early(self) -> set[str]:
-        """The columns that occur inside aggregate functions."""
+        """The columns that replace subqueries inside aggregate functions."""
         return {name for name, each in self._found.items() if each.is_early}
 
     def place(self, node: exp.Expr, *, of_condition: bool = False) -> exp.Expr:
-        """Return the replacement for a subquery in an expression; `of_condition` if the expression is a condition.
+        """Return the replacement for a subquery in an expression. `of_condition`: the expression is a condition.
 
         Raises Refusal.
         """
@@ -102,7 +102,7 @@ class Subqueries:
         return exp.Tuple(expressions=self._columns(node, "scalar", [f"value_{each + 1}" for each in range(listed)]))
 
     def _any(self, node: exp.Binary, *, of_condition: bool) -> exp.Expr:
-        """Return a comparison with ANY value of a subquery, over an aggregate of the values."""
+        """Return a comparison with ANY of a subquery's values, over an aggregate of these values."""
         operand = self.scope.resolve(node.this, subquery=self.place)
         whole = asked(node, of_condition=of_condition) != "is true"
         query = summary(node, whole=whole)
@@ -129,10 +129,10 @@ class Subqueries:
     def join(
         self, node: LogicalNode, expressions: Iterable[exp.Expr], names: AbstractSet[str] | None = None
     ) -> tuple[LogicalNode, Callable[[exp.Expr], exp.Expr]]:
-        """Return the rows with the values of subqueries as columns, and a function that makes an expression read them.
+        """Join the rows with subqueries; return the rows, and a function that makes an expression read the results.
 
-        `expressions` are all expressions that contain subqueries. Only subqueries with a column in `names` are joined,
-        or all if it is None. Raises Refusal.
+        `expressions` are all expressions that contain subqueries. Only subqueries with a column in `names` are joined;
+        if `names` is None, all are joined. Raises Refusal.
         """
         values: dict[str, exp.Expr] = {}
         answers: dict[str, exp.Expr] = {}
@@ -171,20 +171,26 @@ class Subqueries:
 
 
 def check_rows(inner: Selected, around: LogicalNode, test: exp.Expr, operands: int | None = None) -> None:
-    """Refuse an IN with this number of operands, or an EXISTS, if its subquery cannot be joined."""
+    """Refuse an IN or EXISTS whose subquery cannot be joined.
+
+    `operands` is the number of IN's operands; None for EXISTS.
+    """
     if inner.empty is not None and operands is None:
         raise Refusal(
-            "an aggregate without GROUP BY always returns a row: compare its value, (SELECT COUNT(*) …) > 0", test
+            "EXISTS is always true for an aggregate without GROUP BY, which always returns a row: compare its value, "
+            "as in (SELECT COUNT(*) …) > 0",
+            test,
         )
     if operands is not None and operands != len(inner.outputs):
         raise Refusal(
-            f"the number of columns must be equal on both sides of IN, but is {operands} and {len(inner.outputs)}", test
+            f"both sides of IN must have the same number of columns, but they have {operands} and {len(inner.outputs)}",
+            test,
         )
     check_reach(inner.links, {*columns(around), *columns(inner.input)})
 
 
 def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[LogicalNode, dict[str, exp.Expr]]:
-    """Return the rows with the columns of a subquery's one row, and the expressions that stand for its columns."""
+    """Return the rows with the columns of a subquery's one row, and the expressions that replace its columns."""
     if len(inner.outputs) != len(found.names):
         raise Refusal("a subquery used as a value must have exactly one column", found.node)
     if inner.empty is not None:
@@ -204,7 +210,7 @@ def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[Log
 
 
 def _counted(inner: Selected, at: exp.Expr) -> LogicalNode:
-    """Return the rows of a scalar subquery, counted in every batch. Raises Refusal if the subquery is correlated."""
+    """Check in every batch that a scalar subquery has at most one row. Raises Refusal if the subquery is correlated."""
     if inner.links:
         raise Refusal(_MORE, at)
     return LogicalSingleRow(LogicalInput(inner.input), at)
@@ -221,7 +227,7 @@ def where(
 ) -> tuple[LogicalNode, tuple[exp.Expr, ...]]:
     """Return the rows that satisfy WHERE, and the conditions that read columns of the outer query. Raises Refusal.
 
-    `links` are such conditions of FROM. A condition that may fail and follows one of them is returned with it.
+    `links` are such conditions from the FROM clause. A condition that may fail and follows a link is returned with it.
     """
     no_windows(condition, "WHERE")
     no_aggregates(condition, "WHERE")
@@ -266,7 +272,7 @@ def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]
 
 
 def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
-    """Return the EXISTS or IN that a conjunct is, and whether it is negated; None for any other conjunct."""
+    """Return the EXISTS or IN in a conjunct, and whether it is negated; None for any other conjunct."""
     node, negated = node.unnest(), False
     while isinstance(node, exp.Not):
         node, negated = node.this.unnest(), not negated
@@ -276,7 +282,7 @@ def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
 
 
 def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Context, queries: Queries) -> LogicalNode:
-    """Return the rows for which EXISTS or IN is true, or false if it is negated."""
+    """Return the rows for which an EXISTS or IN is true or, if it is negated, false."""
     found = _predicate(condition)
     assert found is not None, "the caller has found the predicate"
     test, negated = found
@@ -299,7 +305,7 @@ def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Conte
 
 
 def _found_by_key(inner: Selected) -> bool:
-    """Return whether links and equalities with constants fix a whole unique key of a subquery's rows."""
+    """Return whether links and equalities with constants fix all columns of a unique key of a subquery's rows."""
     own = set(columns(inner.input))
     fixed: set[str] = set()
     conditions = list(inner.links)

@@ -1,7 +1,7 @@
-"""ORDER BY without LIMIT at the end of the whole query: a watermark releases its rows in the order of time.
+"""ORDER BY without LIMIT at the end of the whole query: a watermark releases the rows in order of time.
 
-The ordering expressions are computed below the SELECT list, and a temporal filter lies between the two. Whether
-there is a watermark, and whether rows can still change, is determined later (`passes.delay_until_final`).
+The ordering expressions are computed below the SELECT list, with a temporal filter between the two. A later pass
+determines whether there is a watermark, and whether rows can still change (`passes.delay_until_final`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from rowkind.service.plan.syntax import sql_text
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """An ORDER BY, each term of which is a column of the SELECT list or its number.
+    """An ORDER BY whose terms are columns of the SELECT list or their numbers.
 
-    `asked` are columns that were added to the SELECT list for the order alone. `at` is the first term as it was
-    written.
+    `asked` are columns that were added to the SELECT list only for the order. `at` is the first term as the user wrote
+    it.
     """
 
     order: exp.Order
@@ -36,7 +36,7 @@ class TimeOrder:
 
 
 def time_order(tree: exp.Expr) -> tuple[exp.Expr, TimeOrder | None]:
-    """Return the query without an ORDER BY that has no LIMIT, with columns for its terms, and the ORDER BY."""
+    """Split off an ORDER BY without LIMIT; return the query with columns for its terms, and the ORDER BY, if any."""
     if tree.args.get("order") is None or tree.args.get("limit") or tree.args.get("offset"):
         return tree, None
     at, tree = tree.args["order"].expressions[0].this, tree.copy()
@@ -58,7 +58,7 @@ def time_order(tree: exp.Expr) -> tuple[exp.Expr, TimeOrder | None]:
 
 
 def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
-    """Return the whole query with its rows in order. Raises Refusal."""
+    """Return the whole query with its rows released in order. Raises Refusal."""
     outputs = {name: output for name, output in root.outputs.items() if name not in said.asked}
     by_name = {name.lower(): output for name, output in root.outputs.items()}
     order = said.order.copy()
@@ -67,13 +67,15 @@ def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
         if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
             number = int(str(node.this))
             if not 1 <= number <= len(outputs):
-                raise Refusal(f"there is no column {number} in the SELECT list, which has {len(outputs)}", node)
+                raise Refusal(
+                    f"there is no column {number} in the SELECT list: its last column is {len(outputs)}", node
+                )
             each.set("this", list(outputs.values())[number - 1].copy())
         elif isinstance(node, exp.Column) and node.name.lower() in by_name:
             each.set("this", by_name[node.name.lower()].copy())
         elif not is_arrival(node):
             raise Refusal(
-                f"ORDER BY can use only columns of the result here, and {sql_text(node)} is not one of "
+                f"ORDER BY can use only columns of the result here, but {sql_text(node)} is not one of "
                 f"them{near(node.name, outputs)}",
                 node,
             )

@@ -1,4 +1,4 @@
-"""Time windows: rows with the start and the end of each window that they are in.
+"""Time windows: adds the start and end of each window that a row is in.
 
     TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE))     Flink's table functions, in FROM
     TUMBLE(t, ts, INTERVAL '10' MINUTE)                              the same, as in RisingWave
@@ -42,7 +42,7 @@ from rowkind.service.plan.syntax import TableArgument
 
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 COLUMNS = ("window_start", "window_end", "window_time")
-"""The columns that a table function adds after those of its rows."""
+"""The columns that a table function adds after the columns of its rows."""
 
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "TUMBLE": ("SIZE", "OFFSET"),
@@ -72,7 +72,7 @@ class TimeWindow:
 
 @dataclass(frozen=True)
 class WindowFunction:
-    """A table function in FROM: its windows, its input rows, their time, and the partition of sessions."""
+    """A table function in FROM: its windows, its input rows, their time, and the columns that partition sessions."""
 
     window: TimeWindow
     rows: exp.Expr
@@ -91,8 +91,8 @@ def time_window(kind: WindowKind, lengths: Mapping[str, exp.Expr], at: exp.Expr)
     step = known.get("SLIDE", known.get("STEP", size))
     if step > size:
         raise Refusal(
-            "the slide cannot be longer than the window, because rows in between would be in no window: filter "
-            "them in WHERE, or make the window as long as its slide",
+            "the slide cannot be longer than the window, because rows between two windows would be in no window: "
+            "filter them in WHERE, or make the window as long as its slide",
             at,
         )
     if kind == "CUMULATE" and size % step:
@@ -104,7 +104,7 @@ def time_window(kind: WindowKind, lengths: Mapping[str, exp.Expr], at: exp.Expr)
 
 
 def length_of(node: exp.Expr) -> int:
-    """Return a length of time in microseconds: an INTERVAL, or a text such as '1 hour 30 minutes'. Raises Refusal."""
+    """Return the microseconds in an INTERVAL, or in a string such as '1 hour 30 minutes'. Raises Refusal."""
     if not isinstance(node, exp.Literal) or not node.is_string:
         if isinstance(node, exp.Interval | exp.Add | exp.Sub):
             return micros(node)
@@ -121,7 +121,7 @@ def length_of(node: exp.Expr) -> int:
 
 
 def window_function(at: exp.Expr) -> WindowFunction | None:
-    """Return the window function that an item of FROM is; None for anything else. Raises Refusal."""
+    """Return the window function in an item of FROM; None if the item is something else. Raises Refusal."""
     call = at.this if isinstance(at, exp.Table) else None
     if isinstance(call, exp.Anonymous) and word(call) == "TABLE" and len(call.expressions) == 1:
         call = call.expressions[0]
@@ -141,13 +141,13 @@ def window_function(at: exp.Expr) -> WindowFunction | None:
         raise Refusal(f"the rows of {kind} must be TABLE name, or a query in parentheses", rows)
     if partition and kind != "SESSION":
         raise Refusal(
-            f"PARTITION BY is only for SESSION: the windows of {kind} are the same for all rows", partition[0]
+            f"PARTITION BY is allowed only with SESSION: the windows of {kind} are the same for all rows", partition[0]
         )
     return WindowFunction(time_window(kind, given, call), rows, _time(kind, descriptor), tuple(partition), call)
 
 
 def _time(kind: WindowKind, descriptor: exp.Expr) -> exp.Expr:
-    """Return the time column of a table function. Raises Refusal."""
+    """Return a table function's time column. Raises Refusal."""
     if isinstance(descriptor, exp.Column):
         return descriptor
     if (
@@ -161,7 +161,7 @@ def _time(kind: WindowKind, descriptor: exp.Expr) -> exp.Expr:
 
 
 def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]:
-    """Return the arguments by the names of their parameters. Raises Refusal."""
+    """Return the arguments, keyed by parameter name. Raises Refusal."""
     optional = [name for name in names if name == "OFFSET"]
     written = {"DATA": "TABLE t", "TIMECOL": "DESCRIPTOR(ts)"}
     needed = [written.get(name, name.lower()) for name in names if name not in optional]
@@ -180,9 +180,9 @@ def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]
 def with_windows(
     found: WindowFunction, rows: LogicalNode, relation: Relation, time: exp.Expr, path: str
 ) -> tuple[LogicalNode, dict[str, str]]:
-    """Return the rows of a relation with a table function's columns, and the names of these columns in the plan.
+    """Return a relation's rows with a table function's columns, and these columns' names in the plan.
 
-    `time` is resolved. Raises Refusal.
+    `time` must be resolved. Raises Refusal.
     """
     scope = Scope((relation,))
     for name in COLUMNS:
@@ -204,9 +204,9 @@ def with_windows(
 
 @dataclass(frozen=True)
 class InWindows:
-    """How rows are assigned to windows: by a time, which is an expression over the rows.
+    """How rows are assigned to windows.
 
-    `start` and `end` are the columns to be added.
+    `time` is an expression over the rows. `start` and `end` are the names of the columns to add.
     """
 
     window: TimeWindow
@@ -218,7 +218,7 @@ class InWindows:
     def over(self, rows: LogicalNode, partition: tuple[str, ...] = ()) -> LogicalNode:
         """Return each row once for every window that its time is in, with the columns `start` and `end`.
 
-        A session consists of rows with equal columns `partition`. Raises Refusal.
+        All rows of a session have equal values in the columns `partition`. Raises Refusal.
         """
         window, start, end = self.window, self.start, self.end
         size, step = interval(window.size), interval(window.step)
@@ -266,5 +266,5 @@ class InWindows:
         return LogicalSession(LogicalInput(rows), partition, own, self.window.size, self.start, self.end, self.at)
 
     def _hidden(self, name: str) -> str:
-        """Return a name that no query can use."""
+        """Return a name that no query can refer to."""
         return f"{self.start.rpartition('.')[0]}.#{name}"

@@ -1,8 +1,8 @@
-"""ORDER BY … LIMIT n: keeps the rows whose number in the order is at most n.
+"""ORDER BY … LIMIT n: keeps the first n rows.
 
-LIMIT alone may keep any rows. As in Flink, the rows that arrived first stay, so that fewer changes are written. ORDER
-BY alone has no effect inside a query, where rows have no order. At the end of the whole query, `sql.time_order` has
-already handled it.
+LIMIT without ORDER BY may keep any rows. As in Flink, it keeps the rows that arrived first, so that fewer changes are
+written. ORDER BY without LIMIT has no effect inside a query, where rows have no order. At the end of the whole query,
+`sql.time_order` has already handled it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ARRIVAL = exp.Order(expressions=[exp.Ordered(this=exp.Anonymous(this="PROCTIME"
 
 @dataclass(frozen=True)
 class TopRows:
-    """The rows that ORDER BY and LIMIT keep: in that order, those with numbers from `first` to `last`."""
+    """The rows that ORDER BY and LIMIT keep: those numbered from `first` to `last` in that order."""
 
     order: exp.Order
     first: int
@@ -35,7 +35,7 @@ class TopRows:
 
 
 def top_rows(tree: exp.Expr) -> TopRows | None:
-    """Return the rows that ORDER BY, LIMIT and OFFSET of a query keep; None if there is no LIMIT. Raises Refusal."""
+    """Return the rows that a query's ORDER BY, LIMIT and OFFSET keep; None if it has no LIMIT. Raises Refusal."""
     order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
     if limit is None and offset is None:
         return None
@@ -62,7 +62,7 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
 def keep_top(
     node: LogicalNode, top: TopRows, order: exp.Order, names: Names, partition: tuple[str, ...] = ()
 ) -> LogicalNode:
-    """Return the rows that are kept in each partition; `order` is over the node's columns."""
+    """Keep the top rows of each partition; `order` must be over the node's columns."""
     terms = Terms(node, names)
     orders = terms.orders(order)
     number = names.fresh("row_number")
@@ -74,9 +74,9 @@ def keep_top(
 
 
 def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
-    """Return the first rows of a result, by the ORDER BY … LIMIT that follows it.
+    """Keep the top rows of a result, as the ORDER BY … LIMIT after it requires.
 
-    This ORDER BY can name only columns of the result. Raises Refusal.
+    This ORDER BY can use only columns of the result. Raises Refusal.
     """
     top = top_rows(tree)
     if top is None:
@@ -89,7 +89,7 @@ def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
         if found is None:
             known = [item.name for item in items.items]
             raise Refusal(
-                f"ORDER BY can use only columns of the result here, and {column.name} is not one of "
+                f"ORDER BY can use only columns of the result here, but {column.name} is not one of "
                 f"them{near(column.name, known)}",
                 column,
             )

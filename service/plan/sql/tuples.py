@@ -1,4 +1,4 @@
-"""Rows in parentheses: turns `(a, b) = (c, d)` and similar comparisons into comparisons of their columns."""
+"""Comparisons of rows: turns `(a, b) = (c, d)` and similar conditions into comparisons of single columns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from rowkind.service.plan.errors import Refusal
 
 
 def compared(node: exp.Expr) -> exp.Expr:
-    """Return the expression without comparisons of rows. Raises Refusal for rows of different length.
+    """Rewrite comparisons of rows as comparisons of columns. Raises Refusal for rows of different lengths.
 
-    Rows are equal if all their columns are equal. A row is less than another if the first column that differs is less.
+    Rows are equal if all their columns are equal. A row is less than another if it is less in the first column that
+    differs.
     """
     return node.transform(_compared) if node.find(exp.Tuple) else node
 

@@ -2,9 +2,11 @@
 
 UNION ALL    a Union of the inputs, whose columns are converted to common types
 UNION        the same without duplicates: an Aggregate without calls
-INTERSECT    the left rows without duplicates that are among the right ones: a semi join on all columns
-EXCEPT       the left rows that are not: an anti join. NULL equals NULL in both, as in GROUP BY
-… ALL        for both: equal rows of the two sides are counted, and each is repeated as the counts require
+INTERSECT    the distinct left rows that are also right rows: a semi join on all columns
+EXCEPT       the distinct left rows that are not right rows: an anti join on all columns
+… ALL        INTERSECT ALL and EXCEPT ALL count equal rows on both sides, and repeat each row as the counts require
+
+In INTERSECT and EXCEPT, NULL equals NULL, as in GROUP BY.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ from rowkind.service.plan.sql.grouping import without_duplicates
 from rowkind.service.plan.sql.parse import query
 
 _LINK = "around."
-"""The prefix of the names of columns for links, which no result column has."""
+"""The name prefix of columns for links. No result column has this prefix."""
 
 
 def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) -> Selected:
-    """Return the rows of a set operation, without ORDER BY and LIMIT. Raises Refusal."""
+    """Plan a set operation, without the ORDER BY and LIMIT that may follow it. Raises Refusal."""
     if isinstance(tree, exp.Union):
         distinct = bool(tree.args.get("distinct"))
         parts = [part for each in (tree.this, tree.expression) for part in _flat(each, distinct=distinct)]
@@ -68,7 +70,7 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
 def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.SetOperation) -> LogicalNode:
     """Return each row as often as INTERSECT ALL or EXCEPT ALL requires.
 
-    The rows of both sides are counted, and each row is repeated.
+    Equal rows are counted on both sides, and each row is repeated as the counts require.
     """
     counts = f"{path}left", f"{path}right"
     sides = []
@@ -91,13 +93,13 @@ def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.Set
 
 
 def _selected(node: LogicalNode, names: dict[str, str], links: dict[str, Correlation]) -> Selected:
-    """Return the rows; columns for links are not columns of the result."""
+    """Return the result of a set operation; its columns for links are not result columns."""
     outputs = {name: resolved(own) for name, own in names.items() if name not in links}
     return Selected(node, outputs, tuple(link.over(names[name]) for name, link in links.items()))
 
 
 def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
-    """Return a query, or the inputs of a UNION inside another one if nesting makes no difference."""
+    """Return the inputs of a nested UNION if nesting makes no difference, otherwise the query itself."""
     tree = query(tree)
     plain = not any(tree.args.get(name) for name in ("order", "limit", "offset", "with_"))
     if isinstance(tree, exp.Union) and plain and (distinct or not tree.args.get("distinct")):
@@ -108,9 +110,9 @@ def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
 def _branches(
     parts: list[exp.Expr], context: Context, queries: Queries
 ) -> tuple[list[Selected], dict[str, Correlation]]:
-    """Return the inputs, and the links of their last columns to the outer query, if they read columns of it.
+    """Return the inputs, with an added column for each link to the outer query, and the links by column name.
 
-    Raises Unreachable if not all of them read the same columns.
+    Raises Unreachable if the inputs do not all read the same outer columns.
     """
     found: list[Selected] = []
     links: list[list[Correlation]] = []
@@ -138,7 +140,7 @@ def _branches(
 
 
 def _same(branches: list[Selected], names: list[str], parts: list[exp.Expr]) -> list[LogicalProject]:
-    """Return each query with the columns `names`, all of the same types. Raises Refusal."""
+    """Return each input with the columns `names`, cast to the types that they have in common. Raises Refusal."""
     projects = [LogicalProject(each.input, dict(zip(names, each.outputs.values(), strict=True))) for each in branches]
     types = [columns(project) for project in projects]
     for name in names:
@@ -160,7 +162,7 @@ def _united(left: Type, right: Type, name: str, at: exp.Expr) -> Type:
     type_ = common(left, right)
     if type_ is None:
         raise Refusal(
-            f"the column {name} is {left.sql} in the previous query and {right.sql} here: write a CAST on one of them",
+            f"the column {name} has type {left.sql} in the previous query and {right.sql} here: cast one of them",
             at,
         )
     return type_

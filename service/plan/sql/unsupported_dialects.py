@@ -1,4 +1,4 @@
-"""Constructs of other systems that Spark does not have: each is refused at its place, with the replacement.
+"""Constructs of other SQL dialects that Spark does not have: refuses each of them and names the replacement.
 
     ARRAY[1, 2]                 ARRAY(1, 2)
     js ->> 'a'                  GET_JSON_OBJECT(js, '$.a')
@@ -20,7 +20,7 @@ from rowkind.service.plan.sql.generators import NAMES
 from rowkind.service.plan.syntax import sql_text
 
 TO_UNIT = "TO"
-"""The name of the unit after TO among the arguments of a function."""
+"""The name of the argument that holds the unit after TO, as in FLOOR(t TO HOUR)."""
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
 _SCRIPT = "`rowkind import` converts a script to a job file"
@@ -38,14 +38,14 @@ _TYPES: Mapping[str, str] = {
 
 
 def no_statement(tree: exp.Expr, expected: str) -> Refusal:
-    """Return the refusal of a statement that is not a query."""
+    """Return the error for a statement that is not a query."""
     said = _STATEMENTS.get(type(tree), f"this is not a query: expected {expected}")
     view = isinstance(tree, exp.Create) and str(tree.args.get("kind")).upper() == "VIEW"
     return Refusal(_VIEW if view else said, tree)
 
 
 def no_relation(at: exp.Expr) -> Refusal:
-    """Return the refusal of an item in FROM that yields no rows."""
+    """Return the error for an item in FROM that is not a relation."""
     call = at.this if isinstance(at, exp.Table) else at
     if isinstance(call, exp.Anonymous) and word(call) in ("RANGE", "GENERATE_SERIES"):
         numbers = "(SELECT EXPLODE(SEQUENCE(1, 3)) AS n) AS name"
@@ -61,13 +61,13 @@ def no_relation(at: exp.Expr) -> Refusal:
 
 
 def no_type(written: str) -> str | None:
-    """Return the message for a type that has another name here; None for any other type."""
+    """Return the message for a type that has a different name here; None for all other types."""
     meant = _TYPES.get(written.upper())
     return None if meant is None else f"there is no type {written.upper()}: write {meant}"
 
 
 def check_dialect(tree: exp.Expr) -> None:
-    """Refuse the first construct of another system. Raises Refusal."""
+    """Refuse the first construct of another dialect. Raises Refusal."""
     for node in tree.walk():
         for kinds, refusal in _RULES.items():
             if isinstance(node, kinds) and (found := refusal(node)) is not None:
@@ -146,7 +146,7 @@ def _extreme_by(node: exp.ArgMax | exp.ArgMin) -> str | None:
 
 
 def _fields(node: exp.Expr | None) -> Sequence[str]:
-    """Return the parts of which a row or a struct is written."""
+    """Return the SQL of the values that make up a row or a struct; empty for anything else."""
     node = node.unnest() if node is not None else None
     if isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and word(node) == "STRUCT"):
         return [sql_text(each.unalias()) for each in node.expressions]

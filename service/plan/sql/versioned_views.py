@@ -1,9 +1,10 @@
-"""Views that have the last row of each key: replaces such a view by its history, all rows that have ever been the last.
+"""Views of each key's last row: replaces such a view with its history, which has every row that was once the last.
 
     SELECT currency, rate, since
     FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY since DESC) AS n FROM history) WHERE n = 1
 
-At any time, the view had the row of its key with the greatest time up to then. (Flink's versioned views.)
+At any time, the view contained, for each key, the row with the greatest time up to then. Flink calls these versioned
+views.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from rowkind.service.plan.scalar.scalars import resolved
 
 @dataclass(frozen=True)
 class History:
-    """The rows of a view over time, with its columns.
+    """A view's rows over time, with the view's columns.
 
-    `key` are the columns of the partition. `time` is the time by which the rows are ordered.
+    `key` are the columns in PARTITION BY. `time` is the time that orders the rows.
     """
 
     rows: LogicalProject
@@ -33,7 +34,7 @@ class History:
 
 
 def history(view: LogicalNode) -> History | None:
-    """Return the history of a view that has the last row of each key by a time; None for any other view."""
+    """Return the history of a view that selects each key's last row by a time; None for any other view."""
     outputs: Mapping[str, exp.Expr] = {name: resolved(name) for name in columns(view)}
     conditions: list[exp.Expr] = []
     node = view
@@ -58,7 +59,7 @@ def history(view: LogicalNode) -> History | None:
 
 
 def _is_first(conditions: list[exp.Expr], number: str) -> bool:
-    """Return whether the only condition is that the number is 1."""
+    """Return whether the only condition is that the row number is 1."""
     if len(conditions) != 1:
         return False
     node = conditions[0].unnest()

@@ -1,10 +1,10 @@
-"""WATERMARK in FROM, as in Spark: how late rows of a table may arrive.
+"""The WATERMARK clause in FROM, as in Spark: says how late a table's rows may arrive.
 
     FROM orders WATERMARK placed DELAY OF INTERVAL 5 SECONDS AS o
     FROM orders WATERMARK TIMESTAMP_MILLIS(ms) AS placed DELAY OF INTERVAL 5 SECONDS AS o
 
-The second form adds the time before the table's columns. The clause follows the name of a table and precedes its alias.
-It applies to the table, not to the query: every query of the job uses it.
+The second form adds the time as a column before the table's columns. The clause follows the table's name and precedes
+its alias. It applies to the table, not to the query: every query of the job uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowkind.service.plan.syntax import WatermarkClause, sql_text
 
 @dataclass(frozen=True)
 class TableWatermark:
-    """A clause after the name of a `table`, the table's alias there, and the SQL text that contains it."""
+    """A WATERMARK clause: the `table` that it follows, the table's alias there, and the SQL text that contains it."""
 
     table: str
     alias: str
@@ -34,14 +34,14 @@ class TableWatermark:
 
 
 def clause_of(at: exp.Expr) -> WatermarkClause | None:
-    """Return the watermark clause of an item in FROM; None if it has none."""
+    """Return the WATERMARK clause of an item in FROM; None if it has none."""
     alias = at.args.get("alias")
     found = alias.args.get("watermark") if isinstance(alias, exp.TableAlias) else None
     return found if isinstance(found, WatermarkClause) else None
 
 
 def table_watermarks(tree: exp.Expr, tables: Collection[str], origin: str) -> Iterator[TableWatermark]:
-    """Yield the clauses of a query, by the names of the job's tables.
+    """Yield a query's WATERMARK clauses, with the names of the job's tables to which they apply.
 
     Raises Refusal for a clause that does not follow a table.
     """
@@ -56,21 +56,24 @@ def table_watermarks(tree: exp.Expr, tables: Collection[str], origin: str) -> It
                 clause,
             )
         if not isinstance(clause.this, exp.Column) and not clause.args.get("alias"):
-            raise Refusal(f"the time needs a name: write WATERMARK {sql_text(clause.this)} AS ts DELAY OF …", clause)
+            raise Refusal(
+                f"the time of a watermark needs a name: write WATERMARK {sql_text(clause.this)} AS ts DELAY OF …",
+                clause,
+            )
         yield TableWatermark(names[at.name.lower()], at.alias or at.name, clause, origin)
 
 
 def not_of_a_table(clause: WatermarkClause) -> Refusal:
-    """Return the refusal of a clause that does not follow a table."""
+    """Return the error for a clause that does not follow a table."""
     return Refusal(
         "WATERMARK must follow the name of a table of the job, because a watermark depends on when the rows of "
-        "a topic arrive: move it into the view or derived table, to that table",
+        "a topic arrive: move it to that table, inside the view or derived table",
         clause,
     )
 
 
 def with_time(clause: WatermarkClause, scan: LogicalScan, relation: Relation) -> tuple[LogicalNode, Relation]:
-    """Return a table with the time that the clause names as its first column. Raises Refusal."""
+    """Add the time that a clause names to a table, as its first column. Raises Refusal."""
     named = clause.args.get("alias")
     if named is None:
         return scan, relation

@@ -1,11 +1,11 @@
-"""Window functions: ranks, each of which is a Window, and aggregates over a partition, joined to its rows.
+"""Window functions: plans a rank as a Window, and an aggregate over a partition as a join with the partition's rows.
 
     ROW_NUMBER, RANK, DENSE_RANK() OVER (PARTITION BY … ORDER BY …)     one more column, the number
     SUM(x) OVER (PARTITION BY k ORDER BY t)                             one more column of an Over (`sql.over`)
     SUM(x) OVER (PARTITION BY k)                                        JOIN (SELECT k, SUM(x) … GROUP BY k) ON k <=> k
 
-A Project below computes the expressions of partitions and orders. Conditions on the number stay above, where
-`rewrite_ranks` finds them. All aggregates over one partition are in one Aggregate.
+A Project below computes the expressions in PARTITION BY and ORDER BY. Conditions on the number stay above, where
+`rewrite_ranks` finds them. All aggregates over the same partition share one Aggregate.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.DenseRank: "dense_rank",
 }
 _THERE_IS = (
-    "window functions are ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, "
+    "the window functions are ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, "
     "LAST_VALUE, NTH_VALUE, and every aggregate function"
 )
 
 
 def named_windows(tree: exp.Select) -> dict[str, exp.Window]:
-    """Return the windows of the WINDOW clause by lower-case name. Raises Refusal."""
+    """Return the WINDOW clause's windows, keyed by name in lower case. Raises Refusal."""
     found: dict[str, exp.Window] = {}
     for each in tree.args.get("windows") or []:
         name = each.name.lower()
@@ -55,11 +55,11 @@ def named_windows(tree: exp.Select) -> dict[str, exp.Window]:
 
 
 def with_windows(node: exp.Expr, named: Mapping[str, exp.Window]) -> exp.Expr:
-    """Return a piece of SQL with the definitions of named windows inserted. Raises Refusal."""
+    """Replace references to named windows in an expression with the windows' definitions. Raises Refusal."""
 
     def written(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Query):
-            # `transform` does not descend into a copy, and a subquery has windows of its own.
+            # A subquery has its own windows; `transform` does not descend into the copy.
             return each.copy()
         return _written_out(each, named) if isinstance(each, exp.Window) else each
 
@@ -67,12 +67,12 @@ def with_windows(node: exp.Expr, named: Mapping[str, exp.Window]) -> exp.Expr:
 
 
 def _written_out(window: exp.Window, named: Mapping[str, exp.Window]) -> exp.Window:
-    """Return the window with the clauses of the named window that it refers to. Raises Refusal."""
+    """Add the clauses of the named window that a window refers to, and return the window. Raises Refusal."""
     called = window.args.get("alias")
     if called is None:
         return window
     if called.name.lower() not in named:
-        raise Refusal(f"there is no WINDOW named {called.name}", called)
+        raise Refusal(f"the WINDOW clause has no window named {called.name}", called)
     meant = named[called.name.lower()]
     copied = window.copy()
     copied.set("alias", None)
@@ -128,7 +128,7 @@ def is_arrival(node: exp.Expr) -> bool:
 
 
 def no_windows(node: exp.Expr, clause: str) -> None:
-    """Refuse window functions where rows are not numbered yet. Those inside subqueries belong to the subqueries."""
+    """Refuse window functions in a clause that is evaluated before them. Subqueries are not searched."""
     for each in outside_queries(node):
         if isinstance(each, exp.Window):
             raise Refusal(
@@ -141,10 +141,10 @@ def no_windows(node: exp.Expr, clause: str) -> None:
 def number_rows(
     node: LogicalNode, expressions: Mapping[str, exp.Expr], names: Names, *, unbounded: bool = False
 ) -> tuple[LogicalNode, dict[exp.Expr, exp.Column]]:
-    """Return the rows with the value of each window in `expressions`, and the column of each window.
+    """Add a column for each window function in `expressions`; return the rows, and the column of each window function.
 
     The expressions are over the node's columns. Their keys are the names of result columns, or "" for expressions that
-    are no result column. `unbounded` is the hint UNBOUNDED_RANK. Raises Refusal.
+    are not result columns. `unbounded`: the hint UNBOUNDED_RANK is set. Raises Refusal.
     """
     found: dict[exp.Window, str] = {}
     for name, expression in expressions.items():
@@ -187,7 +187,7 @@ def number_rows(
 
 
 def planned_once(node: LogicalNode) -> LogicalNode:
-    """Return the rows as a view, so that their state is stored once however often they are read."""
+    """Return the rows as a view, so that their state is stored only once even if several operators read them."""
     every = {name: resolved(name) for name in columns(node)}
     name = f"rows {hashlib.sha256(repr(node).encode()).hexdigest()}"
     return LogicalProject(node, every, View(name, tuple(every)))
@@ -196,7 +196,7 @@ def planned_once(node: LogicalNode) -> LogicalNode:
 def _aggregates(
     node: LogicalNode, partition: tuple[str, ...], windows: Mapping[exp.Window, str], names: Names
 ) -> tuple[LogicalNode, tuple[exp.Expr, ...], dict[exp.Expr, exp.Column]]:
-    """Return the aggregates over each partition, their join conditions, and the column of each window."""
+    """Return the aggregates over each partition, their join conditions, and the column of each window function."""
     at = next(iter(windows))
     grouping = Grouping(node, names, dict[str, str]().keys())
     outputs: dict[str, exp.Expr] = {}
@@ -217,12 +217,12 @@ def _aggregates(
 
 
 def replaced(node: exp.Expr, numbers: Mapping[exp.Expr, exp.Column]) -> exp.Expr:
-    """Return an expression in which columns replace the windows whose values they hold."""
+    """Replace the window functions in an expression with the columns that hold their values."""
     return node.transform(lambda each: numbers[each.unnest()].copy() if isinstance(each.unnest(), exp.Window) else each)
 
 
 def within(node: exp.Expr, partition: Sequence[str]) -> exp.Expr:
-    """Return an expression whose windows are also partitioned by these columns."""
+    """Return an expression in which all windows are also partitioned by these columns."""
     if not partition:
         return node
     node = node.copy()
@@ -233,7 +233,7 @@ def within(node: exp.Expr, partition: Sequence[str]) -> exp.Expr:
 
 
 def _parted_by(window: exp.Window) -> list[exp.Expr]:
-    """Return the expressions that partition the rows; constants, which are equal in all rows, are left out."""
+    """Return the expressions in PARTITION BY, without constants, which are equal in all rows."""
     return [each for each in window.args.get("partition_by") or [] if not _is_constant(each.unnest())]
 
 
@@ -242,7 +242,7 @@ def _is_constant(node: exp.Expr) -> bool:
 
 
 class Terms:
-    """Expressions of partitions and orders as columns; `node` are the rows that have all of them."""
+    """Computes the expressions in PARTITION BY and ORDER BY as columns; `node` are the rows with these columns."""
 
     def __init__(self, node: LogicalNode, names: Names) -> None:
         self._below = node
@@ -263,7 +263,7 @@ class Terms:
         return tuple(dict.fromkeys(self._column(node, clause) for node in nodes))
 
     def value(self, node: exp.Expr) -> str:
-        """Return the column that holds an expression, whether its type has an order or not. Raises Refusal."""
+        """Return the column that holds an expression, whether or not its values can be ordered. Raises Refusal."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return node.name
@@ -290,7 +290,7 @@ class Terms:
                 found.setdefault(None, OrderColumn(None, descending, first))
                 continue
             if _is_constant(node):
-                raise Refusal("this is the same for every row: order by a column, or by PROCTIME()", ordered)
+                raise Refusal("ORDER BY cannot use a constant: order by a column, or by PROCTIME()", ordered)
             column = self._column(node, "ORDER BY")
             found.setdefault(column, OrderColumn(column, descending, first))
         return tuple(found.values())

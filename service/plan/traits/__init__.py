@@ -1,1 +1,1 @@
-"""Facts about a node's rows: keys, kinds of changes, NULLs, monotonicity, and in which shard rows are."""
+"""Facts about a node's rows: keys, kinds of changes, NULLs, monotonicity, and partitioning."""

@@ -1,4 +1,4 @@
-"""Aliases by which hints name the inputs of operators: those of tables and of derived tables."""
+"""The aliases of tables and derived tables, by which hints name operator inputs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rowkind.service.plan.traits.changelog_modes import base
 
 
 def source(node: LogicalNode) -> LogicalNode:
-    """Return the scan or operator whose rows these are.
+    """Return the scan or operator from which a node's rows come.
 
-    A Normalize, a temporal filter and a stamp pass on the rows of their input.
+    A Normalize, a temporal filter or a stamp is not that operator, because it passes on the rows of its input.
     """
     while isinstance(node := base(node), LogicalNormalize | LogicalTemporalFilter | LogicalStamp):
         node = node.input.input
@@ -23,9 +23,9 @@ def source(node: LogicalNode) -> LogicalNode:
 
 
 def alias(node: LogicalNode) -> str:
-    """Return the aliases that lead to this input: those of the derived tables around it, then the table's own.
+    """Return the aliases of an input, separated by dots: those of the derived tables around it, then the table's own.
 
-    The output of an operator has the alias of the derived table that contains it, or none.
+    An operator's output has the aliases of the derived tables that contain it, or none.
     """
     below = source(node)
     if isinstance(below, LogicalScan):
@@ -36,5 +36,5 @@ def alias(node: LogicalNode) -> str:
 
 
 def means(name: str, found: str) -> bool:
-    """Whether a hint for `name` refers to this input: to the table, or to a derived table that is only this table."""
+    """Whether a hint for `name` refers to the input with the aliases `found`, or to a derived table around it."""
     return f"{found}.".startswith(f"{name}.")

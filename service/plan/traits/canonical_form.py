@@ -1,11 +1,11 @@
 """Canonical forms: what a node computes and what its columns mean, independent of aliases and of the columns read.
 
-Nodes with equal forms have the same rows, except for columns that are not read. Columns with equal meanings are the
-same column of these rows. A meaning is an expression over the columns below all filters and projections. These are
-columns of a table, or columns of an operator, which are named by their meaning there.
+Nodes with equal forms have the same rows, apart from columns that are not read. Columns with equal meanings are the
+same column of these rows. A meaning is an expression over the columns below all filters and projections. These columns
+belong to a table or to an operator. An operator's columns are named by their meanings in that operator.
 
-A node that is not examined is equal only to itself. This includes views that are planned on their own, which are the
-same in every query.
+A node that is not examined is equal only to itself. This includes views that are planned separately, which are the same
+in every query.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.tree import sides
 
 Meanings = Mapping[str, exp.Expr]
-"""The meanings of columns, by their names in the plan."""
+"""The meanings of columns, by the columns' names in the plan."""
 
 
 @dataclass(frozen=True)
 class CanonicalForm:
-    """What a node computes, and the meanings of its columns by their names in the plan."""
+    """What a node computes, as a string, and the meanings of its columns by the columns' names in the plan."""
 
     text: str
     columns: Meanings
@@ -46,7 +46,7 @@ class CanonicalForm:
 
 @memoized
 def canonical_form(node: LogicalNode) -> CanonicalForm:
-    """Return what a node computes, and the meanings of its columns; for a scan, those of all columns of the table."""
+    """Return a node's canonical form. For a scan, it contains the meanings of all columns of the table."""
     match node:
         case LogicalScan():
             declared = node.source.declared.names
@@ -78,7 +78,7 @@ def meant(expression: exp.Expr) -> str:
 
 
 def call_meant(call: LogicalAggregateCall, texts: ColumnTexts) -> str:
-    """Return the meaning of a call as a string, given the meanings of its columns as strings."""
+    """Return the meaning of an aggregate call as a string, given the meanings of its columns as strings."""
     return _digest(_WALK.value(call, texts))
 
 
@@ -121,10 +121,10 @@ def _side(side: LogicalInput, prefix: str) -> tuple[str, ColumnTexts]:
 
 
 class _LogicalWalk(Walk):
-    """Writes logical nodes as strings, in which columns are named by their meanings."""
+    """A walk that writes logical nodes as strings, in which columns are named by their meanings."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return a value as a string, with these names for its columns."""
+        """Return a value as a string, in which columns have these names."""
         match value:
             case exp.Expr():
                 return meant(substitute(value, {name: resolved(names[name]) for name in reads(value)}))

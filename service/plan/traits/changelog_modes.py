@@ -1,7 +1,7 @@
 """Changelog modes: the kinds of changes that each node emits.
 
-append {+I}, retract {+I, -U, +U, -D}, or upsert {+I, +U, -D} on a key. Only a table can be upsert: the output of an
-operator is exact, and a sink drops the old rows that it does not need.
+append {+I}, retract {+I, -U, +U, -D}, or upsert {+I, +U, -D} on a key. Only a table can have mode upsert: the output of
+an operator is exact, and a sink drops the old rows that it does not need.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def updating(node: LogicalNode) -> LogicalNode | None:
 
 
 def _is_made_final(node: LogicalNode, below: LogicalNode) -> bool:
-    """Whether the rows of the node `below` pass a temporal filter whose rows do not change."""
+    """Whether the rows of the node `below` pass through a temporal filter that makes them final."""
     finals = (each for each in walk(node) if isinstance(each, LogicalTemporalFilter) and each.final)
     return any(below is part for each in finals for part in walk(each))
 
 
 def base(node: LogicalNode) -> LogicalNode:
-    """Return the scan or operator below everything that is part of its calc."""
+    """Return the scan or operator below a node's filters, projections and expansions."""
     while isinstance(node, LogicalFilter | LogicalProject | LogicalExpand):
         node = node.input
     return node
 
 
 def bare_scan(node: LogicalNode) -> LogicalScan | None:
-    """Return the table whose rows arrive as they were sent, except for filters and projections; else None."""
+    """Return the scan below a node's filters and projections; None if another node is there."""
     while isinstance(node, LogicalFilter | LogicalProject):
         node = node.input
     return node if isinstance(node, LogicalScan) else None

@@ -1,4 +1,4 @@
-"""Meanings of columns: the expressions that they stand for, over the columns below all filters and projections."""
+"""Column meanings: the expressions that columns stand for, over the columns below all filters and projections."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
 
 
 def meaning(node: LogicalNode, expression: exp.Expr) -> exp.Expr:
-    """Return an expression over the columns of the first node below that is no filter or projection, or is a view."""
+    """Return an expression in terms of the columns below all filters and projections, or of the first view below."""
     if isinstance(node, LogicalProject) and node.view is None:
         return meaning(node.input, substitute(expression, node.outputs))
     return meaning(node.input, expression) if isinstance(node, LogicalFilter) else expression.unnest()
 
 
 def moved(expression: exp.Expr) -> exp.Expr:
-    """Return the time from which the end or the time of a window is computed. Each of the two determines the other."""
+    """Return the time from which a window's end, or its window time, is computed. Each determines the other."""
     node = expression.unnest()
     while isinstance(node, WindowEnd | WindowTime):
         node = node.this.unnest()
@@ -31,9 +31,9 @@ def moved(expression: exp.Expr) -> exp.Expr:
 
 
 def telling(node: LogicalNode, names: Iterable[str]) -> list[frozenset[str]]:
-    """Return sets of these columns in which each column determines the others, such as the start and end of a window.
+    """Return sets of these columns in which each column determines the others, such as a window's start and end.
 
-    For sessions this holds only among the rows of one partition, so the partition's columns must be among `names`.
+    For sessions, this is true only within a partition, so the partition's columns must be among `names`.
     """
     meanings = {name: meaning(node, resolved(name)) for name in names}
     begins = _begins(node, set(meanings.values()))
@@ -45,7 +45,7 @@ def telling(node: LogicalNode, names: Iterable[str]) -> list[frozenset[str]]:
 
 
 def _begins(node: LogicalNode, known: AbstractSet[exp.Expr]) -> Mapping[exp.Expr, exp.Expr]:
-    """Return the start of the sessions below by their end, if the columns of their partition are `known`."""
+    """Return the start column of the sessions below by their end column, if their partition's columns are `known`."""
     while isinstance(node, LogicalFilter | LogicalProject) and not (isinstance(node, LogicalProject) and node.view):
         node = node.input
     if not isinstance(node, LogicalSession) or node.end is None or not known >= set(map(resolved, node.partition)):

@@ -1,16 +1,16 @@
-"""Derived times: the time of a table's rows from which an expression is derived, and how far before it a value may be.
+"""Derived times: the table time from which an expression is derived, and how far before that time its value may be.
 
-    ts                                        the time itself                        slack 0
-    the expression of a table's watermark     the time itself                        slack 0
-    window_start                              at most a window's length before it    slack size; for CUMULATE, the size
-                                                                                     of the longest window
-    window_end                                after it                               slack 0
-    window_time                               just before the end                    slack of what is subtracted
-    DATE_TRUNC, CAST                          at most the unit before it             slack of the longest such unit
-    + INTERVAL                                later                                  slack less the interval
-    FROM_UTC_TIMESTAMP, CONVERT_TIMEZONE      what clocks of a zone show             slack less the zone's least offset
+    ts                                        the time itself                        slack = 0
+    the expression of a table's watermark     the time itself                        slack = 0
+    window_start                              at most a window's length before it    slack = size; for CUMULATE, the
+                                                                                     size of the longest window
+    window_end                                after it                               slack = 0
+    window_time                               just before the end                    slack = the subtracted length
+    DATE_TRUNC, CAST                          at most one unit before it             slack = the longest such unit
+    + INTERVAL                                later                                  slack = minus the interval
+    FROM_UTC_TIMESTAMP, CONVERT_TIMEZONE      the local time in a zone               slack = minus the least UTC offset
 
-An expression is the one of a watermark if it compiles to the same SQL, however it is written.
+An expression counts as a watermark's expression if it compiles to the same SQL, however it is written.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class TimeColumn:
 
 @dataclass(frozen=True)
 class EventTime:
-    """How a column is derived from times: no further value is before the watermark of all `origins` less `slack`.
+    """How a column is derived from times: no further value is before the watermark of all `origins` minus `slack`.
 
-    `slack` is in microseconds, and negative if values are later than the time. `size` is the length of a window in
-    microseconds, for CUMULATE that of the longest; None if the column is not of a window. `short` is a part of the
-    slack in which rows may be inserted, but no earlier row is retracted: rows of a session that has become shorter and
-    has thereby ended.
+    `slack` is in microseconds, and negative if values are later than the time. `size` is the window's length in
+    microseconds, for CUMULATE that of the longest window; None if the column does not belong to a window. `short` is
+    the part of the slack within which rows may still be inserted, but no earlier row is retracted. It exists because a
+    session that becomes shorter may have ended already.
     """
 
     origins: frozenset[TimeColumn]
@@ -63,18 +63,18 @@ class EventTime:
 
     @property
     def final(self) -> EventTime:
-        """The same time, for when no earlier row is retracted any more."""
+        """The same time without `short`: from then on, no earlier row is retracted any more."""
         return replace(self, slack=self.slack - self.short, short=0)
 
     @property
     def of_group(self) -> EventTime:
-        """The same time, for a row that is computed from all rows with the value: it changes with each new row."""
+        """The same time for a group's row: it is computed from all rows with that value, and changes with each one."""
         return replace(self, short=0)
 
 
 @dataclass(frozen=True)
 class RowColumn:
-    """A plain column of a table whose watermark is on an expression; `time` is what the column itself is derived from.
+    """A plain column of a table whose watermark is on an expression. `time` is the column's own derived time, if any.
 
     Columns of one `scan` belong to one row.
     """
@@ -85,11 +85,11 @@ class RowColumn:
 
 
 PROCESSING = TimeColumn("", "PROCTIME()")
-"""The time at which rows are processed. It is no column of a table, and has passed when the clock has."""
+"""The time at which rows are processed. It is not a table column, and has passed when the clock has passed it."""
 
 
 def is_processing_time(time: EventTime) -> bool:
-    """Whether a time is derived from the clock and nothing else."""
+    """Whether a time is derived only from the time at which rows are processed."""
     return time.origins == {PROCESSING}
 
 
@@ -100,17 +100,17 @@ _FIELD = "#field:"
 
 
 def field_of(column: str, field: str) -> str:
-    """Return the name of a struct's field among columns; no query can use this name."""
+    """Return the column name that stands for a struct's field; no query can use this name."""
     return f"{column}{_FIELD}{field}"
 
 
 def is_field(name: str) -> bool:
-    """Whether a name is that of a struct's field."""
+    """Whether a column name stands for a struct's field."""
     return _FIELD in name
 
 
 def fields_of(expression: exp.Expr, below: Below) -> Iterator[tuple[str, EventTime | RowColumn]]:
-    """Yield the known facts about the fields, by name, of a struct that is built from columns or copied."""
+    """Yield the known facts about a struct's fields, by field name, if the struct is copied or built from columns."""
     node = expression.unnest()
     if isinstance(node, exp.Column):
         prefix = field_of(node.name, "")
@@ -148,7 +148,7 @@ def _window(node: WindowStart | WindowEnd, below: Below) -> EventTime | None:
 
 
 def _session_last(node: exp.Coalesce, below: Below) -> EventTime | None:
-    # The last time of a session is never NULL (`sql.session_ends`).
+    # The last time of a session is never NULL, so COALESCE always returns it (`sql.session_ends`).
     found = followed(node.this, below)
     return found if found is not None and found.kind == "session_last" else None
 
@@ -159,7 +159,7 @@ def _window_time(node: WindowTime, below: Below) -> EventTime | None:
 
 
 def _declared(node: exp.Expr, below: Below) -> EventTime | None:
-    """Return the time of a row on which a watermark is declared, if an expression is that time."""
+    """Return the derived time of an expression on which a table's watermark is declared; None for any other."""
     columns = {each.name: below.get(each.name) for each in node.find_all(exp.Column)}
     parts = {name: each for name, each in columns.items() if isinstance(each, RowColumn)}
     if not parts or len(parts) < len(columns) or isinstance(node, exp.Column):
@@ -228,10 +228,10 @@ def _called(node: exp.Anonymous, below: Below) -> EventTime | None:
 
 
 def _in_zone(time: exp.Expr, below: Below, source: exp.Expr | None, target: exp.Expr | None) -> EventTime | None:
-    """Return the time that clocks in one zone show when clocks in another zone show a time; None is UTC.
+    """Return the derived time of a local time that is converted between two zones. A zone of None is UTC.
 
-    Clocks are put back in autumn, so local times are in order only up to that hour. But a local time is never less than
-    UTC plus the least offset that the zone ever had.
+    Local times may go back by an hour when clocks are set back in autumn. But a local time is never less than UTC plus
+    the least offset that the zone ever had.
     """
     known = [(0, 0) if zone is None else offsets(zone.name) for zone in (source, target) if _is_constant(zone)]
     if len(known) < 2 or known[0] is None or known[1] is None:
@@ -246,7 +246,7 @@ def _is_constant(zone: exp.Expr | None) -> bool:
 _RULES: Mapping[type[exp.Expr], Callable[[Any, Below], EventTime | None]] = {
     exp.Column: lambda node, below: _time(below.get(node.name)),
     exp.Dot: _field,
-    # A pane may change as long as one of its windows may. The last of these windows ends that much later.
+    # A pane may change as long as one of the windows that contain it may. The last of them ends this much later.
     PaneStart: lambda node, below: moved(
         node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"])
     ),
@@ -259,11 +259,11 @@ _RULES: Mapping[type[exp.Expr], Callable[[Any, Below], EventTime | None]] = {
     exp.Cast: _cast,
     exp.Anonymous: _called,
 }
-"""How expressions are derived from times; all others are not."""
+"""Rules for the expressions that are derived from times, by class. All other expressions are not."""
 
 
 def both(one: EventTime, other: EventTime) -> EventTime:
-    """Return the derived time of rows of both: changes may come from either."""
+    """Return the derived time of rows with two times: a change may be caused by either of them."""
     kind: TimeKind = one.kind if one.kind == other.kind else "other"
     size = one.size if one.kind == other.kind and one.size == other.size else None
     return EventTime(one.origins | other.origins, kind, max(one.slack, other.slack), size)

@@ -1,4 +1,4 @@
-"""Nodes without rows: those below a filter that is FALSE."""
+"""Empty nodes: those whose filter is FALSE, so that they never have a row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rowkind.service.plan.logical.node import LogicalNode
 
 
 def is_empty(node: LogicalNode) -> bool:
-    """Whether a filter above a scan or operator lets no row pass."""
+    """Whether one of a node's filters is FALSE, so that no row passes."""
     while isinstance(node, LogicalFilter | LogicalProject):
         if isinstance(node, LogicalFilter) and any(_is_false(each) for each in node.conjuncts):
             return True

@@ -1,31 +1,31 @@
-"""Event times: which columns are derived from a time of the rows of tables, and how far before it they may be.
+"""Event times: which columns are derived from a table's time, and how far before that time they may be.
 
 Once a table's watermark has reached W, a node emits no further change in which a column derived from that time is
 earlier than W - slack:
 
-    window_start          at most a window's length before the time: slack size
-    window_end            after it: slack 0
+    window_start          at most a window's length before the time: the slack is the window's size
+    window_end            after the time: the slack is 0
     …                     (`traits.derived_times`)
 
-The rules: a column that a node passes on is derived from the same time as below, as long as each change of the node
-belongs to rows below with these values.
+A column that a node passes on is derived from the same time as in the node's input, if each change that the node emits
+is caused by input rows with the same value in that column. This is true for the following columns:
 
-    filter, project, expand, normalize    each column, and what is computed from it
+    filter, project, expand, normalize    each column, and columns computed from it
     aggregate                             the group columns
-    rank, window                          the partition's columns: a row displaces others of its partition
-    session                               the partition's columns, and the time with the gap as further slack: a row
+    rank, window                          the partition columns: a row displaces only other rows of its partition
+    session                               the partition columns, and the time with the gap as additional slack: a row
                                           changes no row before its own time. If rows have the end of their session,
-                                          which may change for all of them, the end instead of the time
+                                          which may change for all of its rows, the end replaces the time
     stamp                                 all columns, and the added time, which is derived from the clock
-    sessions by their start               their last time, with the gap as slack
-    sessions of rows that may be          a session that becomes shorter may end a gap before the retracted row
-      retracted
-    join                                  columns of the key that are derived from times on both sides, except those of
-                                          a null-padded side; COALESCE of the two sides of a full join's key
+    aggregate over sessions               the sessions' last time, with the gap as slack
+    sessions of rows that may be          the end, with the gap as additional slack: a session that becomes shorter may
+      retracted                           end a gap before the retracted row
+    join                                  key columns that are derived from times on both sides, except those of a
+                                          null-padded side; COALESCE of the two sides of a full join's key
     interval join                         the two times that bound each other, until the matches of their rows are final
-    lookup by processing time             those of the left side
-    lookup by time, of the last before    the left time: no further right row changes a left row before its own time
-    row pattern                           the time of its order, in any row of a match: slack of the time WITHIN
+    lookup by processing time             the columns of the left side
+    lookup by time, of an earlier row     the left time: no further right row changes a left row before its own time
+    row pattern                           the ordering time of any row of a match, with the WITHIN time as slack
     union                                 columns that are derived from times in all inputs
 
 A retraction is a change like any other: if its time is before the watermark, it is late.
@@ -76,7 +76,7 @@ from rowkind.service.plan.tree import rule_for
 
 
 def event_times(node: LogicalNode) -> dict[str, EventTime]:
-    """Return the columns of a node that are derived from times of tables."""
+    """Return the columns of a node that are derived from times of tables, each with that time and its slack."""
     return _times(_known(node))
 
 
@@ -87,21 +87,21 @@ def _times(known: Below) -> dict[str, EventTime]:
 
 @memoized
 def _known(node: LogicalNode) -> Below:
-    """Return the known facts about a node's columns: derived times, and plain columns as tables have them."""
+    """Return the known facts about a node's columns: their derived times, and which are unchanged table columns."""
     rule = rule_for(node, _RULES)
     assert rule is not None, f"{type(node).__name__} has no known shape"
     return rule(node)
 
 
 def _in_time(node: LogicalTemporalFilter) -> Below:
-    # Rows that the clock moves are not in the order of the input, unless a watermark releases them just before it
-    # passes.
+    # A filter that inserts or retracts rows by the clock does not preserve the input's time order, unless a watermark
+    # releases each row just before it passes the row's time.
     held = node.final or (node.ends is None and node.clock.tables)
     return _known(node.input.input) if held else {}
 
 
 def _of_operator(node: LogicalUnary) -> Below:
-    """Return the known facts about the columns by which an operator groups rows, and others derived from times."""
+    """Return the known facts about the columns by which an operator groups rows, and about other derived times."""
     known = _of_names(_known(node.input.input), node.lets_pass(frozenset()))
     match node:
         case LogicalOver(ahead=0) | LogicalRank(in_time=True):
@@ -127,7 +127,7 @@ def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:
 
 
 def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
-    """Return the last time of sessions: a session changes no more once its last time plus the gap has passed."""
+    """Return the derived last time of sessions. A session no longer changes once that time plus the gap has passed."""
     session = session_of(node)
     if session is None or (end := _end(session)) is None:
         return {}
@@ -135,7 +135,7 @@ def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
 
 
 def _in_session(session: LogicalSession) -> dict[str, EventTime]:
-    """Return the end of the session, or the time of the row if rows do not have the end."""
+    """Return the session's end as a derived time, or the row's time if rows do not have the end."""
     if session.end is not None:
         return {} if (end := _end(session)) is None else {session.end: end}
     time = event_times(session.input.input).get(session.time)
@@ -143,7 +143,7 @@ def _in_session(session: LogicalSession) -> dict[str, EventTime]:
 
 
 def _end(session: LogicalSession) -> EventTime | None:
-    """Return the end of sessions.
+    """Return the sessions' end as a derived time.
 
     A row changes only sessions that end after it. A session that becomes shorter may end a gap before the retracted
     row.
@@ -160,14 +160,14 @@ def _of_names(known: Below, names: Iterable[str]) -> dict[str, EventTime | RowCo
 
 
 def _settled(node: LogicalOver, ahead: int) -> dict[str, EventTime]:
-    """Return the time by which rows arrive, if their frames look `ahead` by so many microseconds."""
+    """Return the time by which rows are ordered, if their frames look `ahead` by this number of microseconds."""
     name = str(node.order[0].column)
     time = event_times(node.input.input)[name]
     return {name: replace(time, kind="other", slack=time.slack + ahead, short=0)}
 
 
 def _matched(match: LogicalMatch) -> dict[str, EventTime]:
-    """Return the times of rows of a match, which is emitted at the latest when the time WITHIN is over."""
+    """Return the times of a match's rows. A match is emitted at the latest when its WITHIN time is over."""
     time, within = event_times(match.input.input).get(match.time), match.sought.within
     if time is None or within is None:
         return {}
@@ -199,7 +199,7 @@ def _expanded(node: LogicalExpand) -> dict[str, EventTime]:
     kind: TimeKind = "window_start" if isinstance(array, WindowStarts) else "window_end"
     found = moved(array.this, below, kind, size if kind == "window_start" else 0, size)
     if found is not None and array.this.name.endswith((PANE, PANES)):
-        # The slack of a pane, or of panes, already covers the windows that contain it.
+        # The slack of a pane, or of a run of panes, already covers the windows that contain it.
         found = replace(found, slack=found.slack - size)
     return {} if found is None else dict.fromkeys(node.elements, found)
 
@@ -220,7 +220,7 @@ def _joined(join: LogicalJoin) -> dict[str, EventTime]:
 
 
 def _bound(join: LogicalJoin) -> dict[str, EventTime]:
-    """Return the times of an interval join: a pair comes with its later row, a null-padded row when it has settled."""
+    """Return an interval join's times. A pair is emitted with its later row, a null-padded row when it has settled."""
     left, right = event_times(join.left.input), event_times(join.right.input)
     found: dict[str, EventTime] = {}
     for bounds in time_bounds(join, left.keys(), right.keys()):
@@ -234,7 +234,7 @@ def _bound(join: LogicalJoin) -> dict[str, EventTime]:
 
 
 def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
-    """Return columns of equal keys, one of which a full join may pad, with the time that the pair is derived from."""
+    """Return the pairs of key columns of which a full join may pad one, each with the time that it is derived from."""
     while isinstance(node, LogicalFilter):
         node = node.input
     if not isinstance(node, LogicalJoin) or node.kind != "full":
@@ -250,7 +250,7 @@ def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
 
 
 def _coalesced(expression: exp.Expr, either: Mapping[frozenset[str], EventTime]) -> EventTime | None:
-    """Return the time from which COALESCE of the two sides of an equal key is derived."""
+    """Return the time from which a COALESCE of the two sides of a key is derived; None for any other expression."""
     node = expression.unnest()
     if not isinstance(node, exp.Coalesce):
         return None
@@ -271,7 +271,7 @@ def _looked_up(node: LogicalLookup) -> dict[str, EventTime]:
 
 
 def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:
-    """Return the equalities of a join, left before right, whether or not they have been made its keys."""
+    """Return a join's equalities, left operand before right, whether or not they have become its keys."""
     if join.keys:
         return [(key.left, key.right) for key in join.keys]
     left = _known(join.left.input)
@@ -307,4 +307,4 @@ _RULES: Mapping[type[Any], Callable[[Any], Below]] = {
     LogicalLookup: _looked_up,
     LogicalUnion: lambda node: _united([event_times(each) for each in node.inputs]),
 }
-"""Known facts about the columns of a node, by its class or shape."""
+"""Rules that return the known facts about a node's columns, by the node's class or shape."""

@@ -1,4 +1,4 @@
-"""What happens to rows that expire: they are dropped silently, or retracted from all that was derived from them."""
+"""Row expiry: whether expired rows are dropped silently, or retracted with everything derived from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.service.plan.tree import inputs
 
 
 def table(node: LogicalNode) -> LogicalScan | None:
-    """Return the table that an input reads, even if only some of its rows; None for any other input."""
+    """Return the table whose rows an input has, possibly filtered or delayed; None for any other input."""
     node = source(node)
     return node if isinstance(node, LogicalScan) else None
 
@@ -27,9 +27,9 @@ def on_expire(query: Query, hint: TtlHint | None, node: LogicalNode) -> OnExpire
 
 
 def all_taken_back(node: LogicalNode) -> bool:
-    """Whether all rows from which a node is derived are retracted when they expire, so that it needs no TTL.
+    """Whether all rows from which a node is derived are retracted when they expire, so that the node needs no TTL.
 
-    Versions do not expire: the version that is valid at a time stays valid, however old it is.
+    Versions do not expire: the version that is valid for a time stays valid, however old it is.
     """
     if isinstance(node, LogicalNormalize) and node.takes_back:
         return True

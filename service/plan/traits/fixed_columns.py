@@ -1,25 +1,28 @@
 """Fixed columns: which columns have the same value in all rows that ever have the same key.
 
 A unique key identifies at most one row at a time, and the next row with that key may differ in everything else. Fixed
-columns are about all rows that ever exist, retracted ones included. They have only two sources: a row of an append
-table never changes, and a value computed from fixed columns is fixed. The rules:
+columns concern all rows that ever exist, retracted ones included. There are only two sources of fixed columns: a row of
+an append table never changes, and a value that is computed from fixed columns is fixed. The rules:
 
     scan            an append table's primary key fixes the whole row, any other column only itself
-    filter, rank,   what is fixed below: their rows are those of their input
+    filter, rank,   the columns that are fixed in the input, because these nodes emit rows of their input
     normalize
-    project         what is fixed below, and what is computed from that; the end of a window fixes its start
-    expand          what is fixed below, but no column of the elements
-    inner join      what either side fixes; an equal column of the other side; what the other side fixes by that
-    outer join      what either side fixes; on a null-padded side, only if the key distinguishes its rows from
-                    null-padded ones
-    semi, anti      what the left side fixes
-    aggregate       the group columns that are fixed below
-    union           nothing: the same key may come from two inputs
+    project         the columns that are fixed in the input, and columns computed from them; a window's end fixes its
+                    start
+    expand          the columns that are fixed in the input, but no column of the elements
+    inner join      the columns that either side fixes; columns of the other side that are equal to these; and columns
+                    that the other side fixes by those
+    outer join      the columns that either side fixes; on a null-padded side, only if the key distinguishes its rows
+                    from null-padded ones
+    semi, anti      the columns that the left side fixes
+    aggregate       the group columns that are fixed in the input
+    union           none, because the same key may come from two inputs
 
-An append table's primary key is a promise of its producer. Two equal rows under one key do no harm. Two different rows
-may be in two shards. If both change the result in one batch, either of them may be the last value of a topic's key; if
-rows are shuffled by that key, it is the one that arrived later. In different batches it is the one of the later batch.
-In any case, a retraction of one of the two may delete the key although the other row still has it.
+An append table's primary key is a promise of its producer. Two equal rows with the same key do no harm. Two different
+rows with the same key may be in different shards. If both change the result in the same batch, either of them may be
+the last value of a topic's key; if rows are shuffled by that key, the row that arrived later is the last value. If they
+change it in different batches, the row of the later batch is the last value. In any case, the retraction of one of the
+two may delete the key although the other row still has it.
 """
 
 from __future__ import annotations
@@ -44,12 +47,12 @@ from rowkind.service.plan.tree import first
 
 
 def fixed_columns(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
-    """Return the columns that are equal, as SQL compares them, in all rows ever that agree in `key`. It is included."""
+    """Return the columns that SQL considers equal in all rows that ever agree in `key`; `key` is included."""
     return frozenset(key) | _fixed(node, key)
 
 
 def told(node: LogicalProject, names: AbstractSet[str]) -> frozenset[str]:
-    """Return the input columns that some outputs of a projection determine: copied, or as the end of their window."""
+    """Return the input columns that the outputs `names` of a projection determine, as copies or as window ends."""
     outputs = (moved(node.outputs[name]) for name in names & node.outputs.keys())
     return frozenset(output.name for output in outputs if isinstance(output, exp.Column))
 
@@ -70,12 +73,12 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             return fixed_columns(node.input.input, key & group) & group
         case LogicalUnion() | LogicalMatch():
             return frozenset()
-    # The right row that a lookup finds may change.
+    # A lookup fixes only columns of its left side, because the right row that it finds may change.
     return fixed_columns(first(node), key)
 
 
 def _joined(join: LogicalJoin, key: AbstractSet[str]) -> frozenset[str]:
-    """Return what both sides fix. A side is examined again only if the other one has fixed more of its columns."""
+    """Return the columns that the sides fix. A side is examined again only if more of its columns have become known."""
     known = frozenset(key)
     asked: dict[int, frozenset[str]] = {}
     while True:
@@ -91,17 +94,17 @@ def _joined(join: LogicalJoin, key: AbstractSet[str]) -> frozenset[str]:
 
 
 def _of_side(side: LogicalInput, key: frozenset[str], *, padded: bool) -> frozenset[str]:
-    # A null-padded row is NULL in all columns, also in a key column that is never NULL in the rows of this side.
+    # A null-padded row is NULL in all columns, even in a key column that is never NULL in the rows of this side.
     types_ = kept(side)
     tells = not padded or any(not types_[name].nullable for name in key)
     return fixed_columns(side.input, key) if tells else frozenset()
 
 
 def _equal(join: LogicalJoin, known: AbstractSet[str]) -> frozenset[str]:
-    """Return the columns that are equal to a part of the join's key that the other side has fixed."""
+    """Return the columns of each side that are equal to a part of the join's key that is fixed on the other side."""
     found: frozenset[str] = frozenset()
     for key in join.keys:
-        # Each part is examined alone: if it compares a column as DOUBLE, another part on the same column is no help.
+        # Each part is examined alone: if it compares a column as DOUBLE, another part on that column does not help.
         alone = replace(join, keys=(key,))
         for side, given, other in ((join.left, key.right, join.right), (join.right, key.left, join.left)):
             if _follows(given, known, columns(other.input)):
@@ -112,7 +115,7 @@ def _equal(join: LogicalJoin, known: AbstractSet[str]) -> frozenset[str]:
 def _follows(expression: exp.Expr, known: AbstractSet[str], below: Mapping[str, Type]) -> bool:
     """Whether an expression has the same value whenever the columns `known` are equal.
 
-    Equal values may still differ in an expression: 0.0 = -0.0, but the two differ as text.
+    Equal columns may still give different values: 0.0 = -0.0, but the two differ as text.
     """
     bare = expression.unnest()
     if isinstance(bare, exp.Column):

@@ -1,15 +1,15 @@
 """Facts about inner joins in any order: which inputs an equality connects, and how many rows a join may have.
 
-There are no row counts. A plan knows only unique keys. If each row of one input finds at most one row of another by an
-equality, as an order finds its customer, the first input **determines** the second. Two things follow. A join has no
-more rows than those of its inputs together that determine the others, its **grain**: lines joined with their orders and
-their customers are as many as lines. And an input that determines others is assumed to have more rows than they have,
-as references usually do. The length of the longest chain of inputs that it determines is its height.
+A plan has no row counts; it only knows unique keys. If each row of one input finds at most one row of another input by
+an equality, as an order finds its customer, the first input **determines** the second. Two things follow. First, a join
+has no more rows than its **grain**, the inputs that together determine all others: lines joined with their orders and
+customers have no more rows than lines. Second, an input that determines others is assumed to have more rows than they
+have, as is usual for references. An input's **height** is the length of the longest chain of inputs that it determines.
 
-    JoinSize(inputs=1, heights=(2,), unfiltered=1)    as many rows as one input, which refers to an input that refers to
-                                                      a third; a condition on one input has yet to be applied
-    JoinSize(inputs=2, …)                             pairs of rows of two inputs that do not determine each other: the
-                                                      worst case
+    JoinSize(inputs=1, heights=(2,), unfiltered=1)    as many rows as one input, which refers to a second input, which
+                                                      refers to a third; one input with a condition is not joined yet
+    JoinSize(inputs=2, …)                             in the worst case, all pairs of rows of two inputs that do not
+                                                      determine each other
 
 Inputs are numbered, and a set of inputs is an integer used as a bit set.
 """
@@ -40,10 +40,11 @@ Inputs = int
 
 
 class JoinSize(NamedTuple):
-    """An estimate of the number of rows that a join of some inputs has, as a tuple: more rows give a greater tuple.
+    """An estimate of how many rows a join of some inputs has, as a tuple: more rows give a greater tuple.
 
     `inputs` is the number of inputs in the grain, and `heights` are their heights, the greatest first. `unfiltered`
-    counts the inputs with conditions that are not joined yet. `grain` is the set of inputs that determine all others.
+    counts the inputs with a condition of their own that are not joined yet. `grain` is the set of inputs that determine
+    all others.
     """
 
     inputs: int
@@ -115,9 +116,9 @@ class JoinGraph:
 
     @cached_property
     def classes(self) -> tuple[tuple[str, ...], ...]:
-        """Classes of columns that are equal in all rows, in the order of the inputs. They include implied equalities.
+        """Classes of columns that are equal in all rows, also by implied equalities, in the order of the inputs.
 
-        The columns of a class have one type, so that equality is transitive.
+        All columns of a class have the same type, so that equality is transitive.
         """
         found: list[set[str]] = []
         for each in self.conditions:
@@ -132,7 +133,7 @@ class JoinGraph:
         return tuple(tuple(sorted(each, key=order.__getitem__)) for each in found)
 
     def between(self, left: Inputs, right: Inputs) -> tuple[exp.Expr, ...]:
-        """Return the conditions of a join of two sets of inputs: the written ones, and equalities that these imply."""
+        """Return the conditions that join two sets of inputs: the written ones, and the equalities that these imply."""
         both = left | right
         own = [
             each
@@ -147,7 +148,7 @@ class JoinGraph:
         return tuple(own)
 
     def meet(self, left: Inputs, right: Inputs) -> bool:
-        """Whether there is an equality between two sets of inputs."""
+        """Whether an equality connects two sets of inputs."""
         return any(
             (not a & ~left and not b & ~right) or (not b & ~left and not a & ~right)
             for each in self.equalities
@@ -158,7 +159,7 @@ class JoinGraph:
         )
 
     def determined(self, by: Inputs, among: Inputs) -> Inputs:
-        """Return the inputs of which a row of the inputs `by` finds at most one row each, if all `among` are joined."""
+        """Return the inputs that the inputs `by` determine, including `by`, if all inputs `among` are joined."""
         found, known = by, {name for name, owner in self.owners.items() if owner & by}
         while True:
             known = self._equal(known, among)
@@ -186,7 +187,7 @@ class JoinGraph:
         return sum(1 << number for number, node in enumerate(self.nodes) if _leaves_out(node))
 
     def size(self, inputs: Inputs) -> JoinSize:
-        """Return how many rows a join of these inputs has."""
+        """Return the estimate of how many rows a join of these inputs has."""
         if inputs not in self._sizes:
             self._sizes[inputs] = self._sized(inputs)
         return self._sizes[inputs]
@@ -215,7 +216,7 @@ class JoinGraph:
         return {each.name for each in sides} if all(isinstance(each, exp.Column) for each in sides) else set()
 
     def _equal(self, known: set[str], among: Inputs) -> set[str]:
-        """Return all columns whose values follow from those of the `known` columns."""
+        """Return all columns whose values follow from the `known` columns, if all inputs `among` are joined."""
         found = set(known)
         for one in self.classes:
             here = {name for name in one if self.owners[name] & among}
@@ -233,7 +234,7 @@ class JoinGraph:
                 return found
 
     def _is_told(self, given: exp.Expr, column: exp.Column) -> bool:
-        """Whether an expression that equals a column determines its value: not if a number is compared as DOUBLE."""
+        """Whether `given` determines a column that equals it. It does not if an exact number is compared as DOUBLE."""
         of = {types.family(self.types[name]) for name in (*reads(given), column.name)}
         return isinstance(given.unnest(), exp.Column) and (
             "float" not in of or types.family(self.types[column.name]) == "float"
@@ -249,7 +250,7 @@ def numbers(inputs: Inputs) -> Sequence[int]:
 
 
 def _leaves_out(node: LogicalNode) -> bool:
-    """Whether a condition on an input removes some of its rows."""
+    """Whether an input removes some of its rows, by a condition other than IS NOT NULL, a semi join or a rank."""
     while isinstance(node, LogicalProject):
         node = node.input
     if isinstance(node, LogicalFilter):

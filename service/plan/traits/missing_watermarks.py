@@ -1,7 +1,7 @@
-"""Missing watermarks: those that would bound the state of an operator if the tables had them.
+"""Missing watermarks: those that would bound an operator's state if the tables had them.
 
-An aggregate or a rank by a window, and a join of windows or within an interval, keep their rows indefinitely if there
-is no watermark on the time that the window or the interval uses.
+Aggregates and ranks by a window, joins of windows, and interval joins keep their rows indefinitely if there is no
+watermark on the time that the window or the interval uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Origins = frozenset[TimeColumn]
 
 
 def missing_watermarks(node: LogicalAggregate | LogicalRank | LogicalJoin) -> tuple[str, ...]:
-    """Return the columns, such as `sales.at`, that would need a watermark: the fewest; none if none would help."""
+    """Return the smallest set of columns, such as `sales.at`, that need a watermark; empty if none would help."""
     sources = {each.source.table: each.source for each in walk(node) if isinstance(each, LogicalScan)}
     marks = {name: source.watermark.subject for name, source in sources.items() if source.watermark is not None}
     found = []
@@ -34,7 +34,7 @@ def missing_watermarks(node: LogicalAggregate | LogicalRank | LogicalJoin) -> tu
             # A processing time needs no watermark, and no clock follows both the processing time and a watermark.
             continue
         lacking = sorted(each for each in origins if marks.get(each.table) != each.column)
-        # A table has one watermark at most, and it must be on a TIMESTAMP.
+        # A table has at most one watermark, and it must be on a TIMESTAMP.
         if all(each.table not in marks and _is_timestamp(sources[each.table], each.column) for each in lacking):
             found.append(tuple(f"{each.table}.{each.column}" for each in lacking))
     return min(found, key=len, default=())
@@ -45,7 +45,7 @@ def _is_timestamp(source: SourceTable, column: str) -> bool:
 
 
 def _bounding(node: LogicalAggregate | LogicalRank | LogicalJoin) -> Iterator[_Origins]:
-    """Yield, as alternatives, the times of tables by which all of an operator's rows would be evicted."""
+    """Yield alternative sets of table times; watermarks on any one set would evict all of an operator's rows."""
     if isinstance(node, LogicalJoin):
         yield from () if node.counts_right else _joined(node)
     else:

@@ -1,10 +1,11 @@
-"""Monotonic columns: which columns of a row only grow, or only shrink, while the row is replaced.
+"""Monotonic columns: which columns of a row only grow, or only shrink, when the row is replaced.
 
-Over an append input, COUNT and MAX of a group grow, MIN shrinks, and no group ever disappears. The same is true of MAX
-and MIN over rows whose replacements have grown, or shrunk, if the rows stay in their groups. A rank by such a column
-need not store rows that have fallen out of its range: they come back by themselves, with a better value. An expression
-over columns that stay constant is the same for a row and its replacement: a filter passes both or none, and both are in
-the same windows. (Flink's monotonicity, which makes its UpdateFastStrategy possible.)
+Over an append input, a group's COUNT and MAX only grow, its MIN only shrinks, and no group ever disappears. The same is
+true of MAX over rows that only grow when they are replaced, and of MIN over rows that only shrink, if the rows stay in
+their groups. A rank by such a column need not store rows that have dropped out of its range: such a row can return only
+with an update that improves it. An expression over columns that stay constant has the same value for a row and its
+replacement: a filter passes both or neither, and both are in the same windows. (This is Flink's monotonicity, which
+makes its UpdateFastStrategy possible.)
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ Direction = Literal["constant", "increasing", "decreasing"]
 
 @dataclass(frozen=True)
 class Monotonic:
-    """Rows that are replaced by `key` and never deleted; `directions` of the columns that are known to have one.
+    """Facts about rows that are replaced by `key` and never deleted.
 
-    `key` is None if it is not among the rows' columns. A column in `from_null` is NULL at first, and never again once
-    it has a value.
+    `directions` are those of the columns that are known to have one. `key` is None if it is not among the rows'
+    columns. A column in `from_null` may be NULL at first, and is never NULL again once it has a value.
     """
 
     key: tuple[str, ...] | None
@@ -40,7 +41,7 @@ class Monotonic:
     from_null: frozenset[str]
 
     def improves(self, order: OrderColumn) -> bool:
-        """Whether a row that is replaced never moves back in this ordering column."""
+        """Whether a row never moves back by this ordering column when it is replaced."""
         direction = self.directions.get(order.column or "")
         if direction == "constant":
             return True
@@ -76,7 +77,7 @@ def progress(node: LogicalNode) -> Monotonic | None:
 
 
 def grows(call: LogicalAggregateCall, known: Monotonic) -> bool:
-    """Whether an extreme is never lost without a better one, over rows that never leave their group."""
+    """Whether a MIN or MAX is never lost unless a better one replaces it, over rows that never leave their group."""
     if call.filter is not None and known.directions.get(call.filter) != "constant":
         return False
     if isinstance(call.function, PythonFunction):

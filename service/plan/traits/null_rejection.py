@@ -1,6 +1,7 @@
-"""Null rejection: which conditions are never true for a row in which certain columns are NULL.
+"""Null rejection: which conditions are never true for a row in which certain columns are all NULL.
 
-Such a condition above an outer join removes the null-padded rows, and no row that passes it is NULL in these columns.
+Such a condition above an outer join removes the null-padded rows. No row that passes it is NULL in all of these
+columns.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _STRICT = (
     exp.DPipe,
     exp.Concat,
 )
-"""Operations that return NULL if any operand is NULL. (BETWEEN returns NULL or FALSE, which are alike in a condition.)
+"""Operations that return NULL if any operand is NULL. (BETWEEN returns NULL or FALSE; a condition treats both alike.)
 """
 
 
@@ -57,7 +58,7 @@ def rejects(condition: exp.Expr, padded: AbstractSet[str]) -> bool:
 
 
 def _null(node: exp.Expr, padded: AbstractSet[str]) -> bool:
-    """Whether the expression is NULL, or as a condition at least not true, if all `padded` columns are NULL."""
+    """Whether an expression is NULL, or a condition is at least not true, if all `padded` columns are NULL."""
     node = node.unnest()
     if isinstance(node, exp.Column):
         return node.name in padded

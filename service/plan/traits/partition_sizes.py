@@ -1,8 +1,9 @@
-"""Limits on how many rows agree in some columns, whatever the rows are.
+"""Upper limits on how many rows can agree in given columns.
 
-a unique key within the columns            one
-a unique key except for some columns       as many as these have values: BOOLEAN, or c IN ('a', 'b') in a filter
-the first rows of each partition           as many as ROW_NUMBER <= n passes
+the columns contain a unique key               one row
+the columns lack some columns of a unique key  one row per combination of values of the missing columns, which may be
+                                               few: for BOOLEAN, or for c IN ('a', 'b') in a filter
+a rank passes the first rows of a partition    as many rows as satisfy ROW_NUMBER <= n
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _most_rows(node: LogicalNode, key: AbstractSet[str]) -> float:
 
 
 def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
-    """Return how many rows a rank below passes per partition, if all rows of a `key` are in one partition."""
+    """Return how many rows a rank below passes per partition, if all rows with the same `key` are in one partition."""
     if isinstance(node, LogicalFilter):
         return _ranked(node.input, key)
     if isinstance(node, LogicalProject):
@@ -49,7 +50,7 @@ def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
 
 
 def _most_values(node: LogicalNode, name: str) -> float:
-    """Return how many different values a column can have."""
+    """Return an upper limit on how many different values a column can have."""
     type_ = columns(node)[name]
     known = 2 + type_.nullable if types.family(type_) == "boolean" else math.inf
     return min(known, _listed(node, name))
@@ -79,7 +80,7 @@ def _listed(node: LogicalNode, name: str) -> float:
 
 
 def _listed_by(condition: exp.Expr, name: str, family: types.Family | None) -> float:
-    """Return how many values a condition passes: literals that are compared in the column's own type family."""
+    """Return how many values of a column a condition passes, if it lists literals of the column's own type family."""
     node = condition.unnest()
     is_column = isinstance(node, exp.In | exp.EQ) and isinstance(node.this.unnest(), exp.Column)
     if not is_column or node.this.unnest().name != name:

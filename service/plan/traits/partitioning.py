@@ -1,7 +1,7 @@
-"""Partitioning: which columns of a node determine the shard of each of its rows.
+"""Partitioning: which columns of a node determine each row's shard.
 
-An operator emits a row in the shard where it found it, the shard of its key. If the consumer needs the rows by the same
-columns, they are not shuffled, and the two operators run in one stage.
+An operator emits a row in the shard in which it has processed it, which is the shard of the row's key. If the consumer
+partitions rows by the same columns, they are not shuffled, and the two operators run in one stage.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from rowkind.service.plan.tree import sides
 
 @dataclass(frozen=True)
 class KeyPart:
-    """One part of a key: the columns that hold its value, perhaps none any more, and the type as which it is hashed."""
+    """One part of a key: the columns that still hold its value, possibly none, and the type as which it is hashed."""
 
     columns: frozenset[str]
     type: Type
 
     def decides(self, expression: exp.Expr, type_: Type) -> bool:
-        """Whether an expression, hashed as `type_`, is the same part."""
+        """Whether an expression that is hashed as `type_` is the same part of a key."""
         bare = expression.unnest()
         if not (isinstance(bare, exp.Column) and bare.name in self.columns):
             return False
-        # Numbers of one family have equal bytes if they are equal, decimals only if they have the same scale.
+        # Equal numbers of one type family have equal bytes, but equal decimals only if they have the same scale.
         family = types.family(self.type)
         same = self.type.required == type_.required
         return same or (family is not None and family != "decimal" and family == types.family(type_))
@@ -47,7 +47,7 @@ class KeyPart:
 
 @memoized
 def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
-    """Return the parts of the key by which a node's rows are spread: () for a single shard, None if there is no key."""
+    """Return the parts of the key that chooses the shards of a node's rows: () for one shard, None without a key."""
     match node:
         case LogicalScan() | LogicalUnion():
             return None
@@ -57,7 +57,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalCalc():
             return partitioning(node.input)
         case LogicalBinary() | LogicalRank() if any(side.spread > 1 for side in sides(node)):
-            # Rows of one key are in several shards.
+            # Rows with the same key are in several shards.
             return None
         case LogicalJoin() | LogicalLookup():
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
@@ -70,15 +70,16 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
 
 
 def _stays(node: LogicalTemporalFilter | LogicalStamp) -> bool:
-    """Whether rows stay in the shard where they are."""
+    """Whether the node leaves rows in the shard in which it receives them."""
     return node.partition is None and partitioning(node.input.input) is not None
 
 
 def shard_key(node: LogicalUnary) -> tuple[str, ...]:
-    """Return the columns of the input whose values choose the shard in which an operator finds a row.
+    """Return the input columns whose values choose the shard in which an operator processes a row.
 
-    If the operator asks for no columns and its input is an operator, rows stay in their shards, and the remaining
-    columns of that operator's key identify them. Other rows are spread by all columns that can be part of a key.
+    If the operator requires no particular columns and its input is an operator, rows stay in their shards, which the
+    remaining columns of that operator's key identify. Other rows are partitioned by all columns that can be part of a
+    key.
     """
     if node.shards_by is not None:
         return node.shards_by
@@ -91,7 +92,7 @@ def shard_key(node: LogicalUnary) -> tuple[str, ...]:
 
 
 def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]]) -> bool:
-    """Whether all rows with an equal key are in the shard that the key's hash selects."""
+    """Whether all rows with the same key are already in the shard that the key's hash selects."""
     parts = partitioning(node)
     if parts is None or len(parts) != len(key):
         return False
@@ -99,10 +100,10 @@ def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]])
 
 
 def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
-    """Whether all rows that ever agree in the columns `key` are always in one shard, whichever it is.
+    """Whether all rows that ever agree in the columns `key` are always in the same shard.
 
-    This is so if each part of the last operator's partition key is in `key`, or fixed by it. A row with a key then
-    never appears in another shard, and one task sees all changes under the key in their order.
+    This is true if each part of the last operator's partition key is in `key`, or fixed by it. Rows with the same key
+    then never appear in different shards, and one task sees all changes of a key in order.
     """
     if isinstance(node, LogicalCalc):
         return together(node.input, told(node, key) if isinstance(node, LogicalProject) else key)
@@ -111,7 +112,7 @@ def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
 
 
 def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
-    """Return the columns that hold one part of a join's key in every row."""
+    """Return the output columns that hold the part `number` of a join's key in every row."""
     key = join.keys[number]
     kind = join.kind if isinstance(join, LogicalJoin) else "left" if join.pads else "inner"
     found = set[str]()
@@ -129,7 +130,7 @@ def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
 
 
 def _holders_below(side: LogicalInput, number: int, name: str) -> frozenset[str]:
-    """Return the other columns that already held this part of the key below, in each row that came from there."""
+    """Return the input's other columns that already hold this part of the key, in every row of the input."""
     below = partitioning(side.input) or ()
     held = below[number].columns if number < len(below) else frozenset[str]()
     return held if name in held else frozenset()

@@ -1,7 +1,7 @@
-"""Bounds that conditions set on a row's number, which is a whole number from 1 on and never NULL.
+"""Bounds that conditions set on a row's number, which is an integer of at least 1 and never NULL.
 
-n <= 3, n BETWEEN 2 AND 3, n IN (1, 3), n <> 1, n < 2 OR n = 5     numbers that are admitted, whatever the row is
-n <= c, n = c + 1, n BETWEEN 1 AND c                               bounded by the row itself
+n <= 3, n BETWEEN 2 AND 3, n IN (1, 3), n <> 1, n < 2 OR n = 5     the same numbers are admitted for every row
+n <= c, n = c + 1, n BETWEEN 1 AND c                               the row's other columns bound the number
 CASE WHEN n = 1 THEN 'first' ELSE 'other' END                      numbers above 1 are not distinguished
 """
 
@@ -17,7 +17,7 @@ from sqlglot import exp
 from rowkind.service.plan.scalar.conjuncts import reads
 
 Ranges = tuple[tuple[int, float], ...]
-"""Ranges of numbers, ends included, ascending, with gaps between them; the last one may end at infinity."""
+"""Ranges of numbers in ascending order, with gaps between them. Both ends are included; the last may be infinity."""
 
 EVERY: Ranges = ((1, math.inf),)
 _LARGEST = 2**31 - 1
@@ -33,9 +33,9 @@ _WHOLE = (exp.DataType.Type.INT, exp.DataType.Type.BIGINT)
 
 
 def admitted(condition: exp.Expr, number: str) -> Ranges | None:
-    """Return the numbers in column `number` for which a condition is true.
+    """Return the values of column `number` for which a condition is true.
 
-    None if the condition reads other columns, or is not understood.
+    Returns None if the condition reads other columns, or has an unsupported form.
     """
     node = condition.unnest()
     match node:
@@ -62,15 +62,15 @@ def admitted(condition: exp.Expr, number: str) -> Ranges | None:
 
 
 def intersection(left: Ranges, right: Ranges) -> Ranges:
-    """Return the numbers in both."""
+    """Return the numbers that are in both."""
     pairs = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
     return tuple(sorted(pair for pair in pairs if pair[0] <= pair[1]))
 
 
 def told_apart(expression: exp.Expr, number: str) -> float:
-    """Return the largest number in column `number` that an expression distinguishes from larger ones.
+    """Return the largest value of column `number` that an expression distinguishes from larger values.
 
-    It is infinity if the expression may distinguish all numbers.
+    Returns infinity if the expression may distinguish all numbers.
     """
     largest = 0.0
     for column in expression.find_all(exp.Column):
@@ -98,7 +98,7 @@ def _cases(node: exp.Case, number: str) -> Ranges | None:
 
 
 def row_bound(condition: exp.Expr, numbers: AbstractSet[str]) -> exp.Expr | None:
-    """Return the upper bound of one of these numbers, if a condition bounds it by the row's other columns."""
+    """Return the upper bound of one of these numbers, if a condition sets one in terms of the row's other columns."""
     node = condition.unnest()
     found: exp.Expr | None = None
     if isinstance(node, exp.Between) and _is_one(node.this, numbers):
@@ -157,7 +157,7 @@ def _others(ranges: Ranges) -> Ranges:
 
 
 def _constant(node: exp.Expr) -> Fraction | None:
-    """Return the value of an expression of literals; None if it is not constant or may overflow."""
+    """Return the value of an expression over literals; None if it is not constant or may overflow."""
     node = node.unnest()
     value: Fraction | None = None
     match node:

@@ -1,4 +1,4 @@
-"""Sessions and aggregates over them: facts about groups whose rows are those of a session."""
+"""Facts about sessions, and about aggregates whose groups are sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from rowkind.service.plan.traits.changelog_modes import produced
 
 
 def session_of(node: LogicalAggregate) -> LogicalSession | None:
-    """Return the sessions that form the groups of an aggregate, if it has their last times (`sql.session_ends`)."""
+    """Return the session node whose sessions an aggregate groups by, if it computes their last times; else None.
+
+    `sql.session_ends` adds the call that computes the last times.
+    """
     below = node.input.input
     while isinstance(below, LogicalFilter | LogicalProject):
         below = below.input
@@ -18,15 +21,15 @@ def session_of(node: LogicalAggregate) -> LogicalSession | None:
 
 
 def only_comes(session: LogicalSession) -> bool:
-    """Whether no row of a session is retracted, so that it may become longer but never shorter."""
+    """Whether rows of a session are never retracted, so that a session may become longer but never shorter."""
     return produced(session.input.input) == "append"
 
 
 def only_merges(node: LogicalAggregate) -> bool:
     """Whether a group never loses a single row, only all of its rows together.
 
-    This is so for sessions of an append input: a session may merge into another, but never splits. It is not so if rows
-    expire one by one, or if a filter could drop a part of a session whose start moves.
+    This is true for sessions of an append input: a session may merge into another, but never splits. It is not true if
+    rows expire one by one, or if a filter could drop a part of a session whose start moves.
     """
     session = session_of(node)
     if session is None or session.input.ttl_ms is not None or not only_comes(session):

@@ -1,4 +1,4 @@
-"""Time bounds of a join: how far apart the times of a pair may be, and what follows for its rows.
+"""Time bounds of a join: how far apart the times of a pair may be, and how long rows must therefore be kept.
 
     b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '10' MINUTE       earliest -5 min, latest 10 min
     a.ts < b.ts + INTERVAL '1' HOUR                                              earliest -1 hour, exclusive
@@ -6,38 +6,39 @@
     CAST(b.ts AS DATE) = a.day                                                   earliest 0, latest a day, exclusive
 
 A join whose conditions bound the time of one side by that of the other is an **interval join**. It is an ordinary join,
-but its rows need not be kept indefinitely, and at some time it is certain that an unmatched row has no match to come.
+but its rows need not be kept indefinitely, and from some time on, an unmatched row can no longer find a match.
 
-Let W be the watermark of the tables of both sides, and a and b the times of a left and a right row, in microseconds.
+Let W be the common watermark of both sides' tables, and a and b the times of a left and a right row, in microseconds.
 The two rows match only if
 
     a + e <= b <= a + l
 
-A column may be behind the watermark: no further row of a side, unless it is late, has a time before W - s, where s is
-the slack s_a or s_b (`traits.event_times`). So a row a has no further on-time match once W > a + l + s_b. Until then it
-is accepted, however late it is itself, and it is always accepted while it is itself on time. That is, a change of a is
-**late** once
+A column may lag behind the watermark: except for late rows, no further row of a side has a time before W - s, where s
+is that side's slack, s_a or s_b (`traits.event_times`). So a row a finds no further on-time match once W > a + l + s_b.
+Until then the row is accepted, however late it is itself, and it is always accepted while it is on time. That is, a
+change of a is **late** once
 
     W > a + L_a,    L_a = max(s_a, l + s_b)             and mirrored    W > b + L_b,    L_b = max(s_b, s_a - e)
 
-A row must meet every change of the other side that is not late. Such a b is at most a + l, and arrives as long as
-W <= b + L_b. So no match of a is inserted or retracted any more (it has **settled**) once
+A row must meet every change of a matching row on the other side that is not late. Such a b is at most a + l, and is
+accepted as long as W <= b + L_b. So a has **settled**, that is, no match of a is inserted or retracted any more, once
 
     W > a + S_a,    S_a = max(L_a, l + L_b)             and mirrored    W > b + S_b,    S_b = max(L_b, L_a - e)
 
-From then on the row need not be **kept**, if matches are not counted. They are counted if a row without a match is
-null-padded, or emitted, or dropped. Then evicting a row would lose a match of a row whose other matches still change.
-So a row must be kept until all rows that it may match have settled. The rows a that b matches are at most b - e, so
+From then on the row need not be **kept**, if matches are not counted. Matches are counted if rows without a match are
+null-padded, emitted or dropped. In that case, evicting a row would lose a match of another row whose other matches may
+still change. So a row must be kept until all rows that it may match have settled. The rows a that b matches are at most
+b - e, so
 
     K_b = max(S_b, S_a - e)  if left rows are padded or filtered    K_a = max(S_a, l + S_b)  if right rows are padded
 
 and K = S otherwise. (Without slack, and with e <= 0 <= l and d = l - e: S is d for both sides, K_b is d - e, and K_a is
 d + l.)
 
-If there is only an earliest bound, a left row may find matches indefinitely. It is late only by its own slack, so
-L_a = s_a. It never settles, and it is kept indefinitely. A right row still settles, because left rows do not come late.
-The same applies, mirrored, to a latest bound alone. If the matches of rows that never settle are counted, no row is
-evicted.
+If there is only an earliest bound, a left row may find matches indefinitely. Only its own slack makes it late (L_a =
+s_a). It never settles, and is kept indefinitely. A right row still settles, because left rows are accepted only while
+they are on time. With a latest bound alone, the same applies with the sides exchanged. If the matches of rows that
+never settle are counted, no row is evicted.
 """
 
 from __future__ import annotations
@@ -66,14 +67,15 @@ _MIRRORED: Mapping[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
 }
 _MONTH = (28 * DAY, 31 * DAY)
-"""The shortest and the longest month, in microseconds."""
+"""The lengths of the shortest and the longest month, in microseconds."""
 
 
 @dataclass(frozen=True)
 class Stay:
-    """The effects of a watermark on rows of one side, once it has passed their time by so many microseconds.
+    """How long after a row's time, in microseconds, a watermark affects the rows of one side.
 
-    Changes are then `late`, rows have `settled`, and rows are no longer `kept`. None means never.
+    Once the watermark has passed the time by `late`, changes of the row are late. Once it has passed it by `settled`,
+    the row's matches no longer change. Once it has passed it by `kept`, the row is evicted. None means never.
     """
 
     late: int
@@ -93,7 +95,7 @@ def time_bounds(join: LogicalJoin, left: AbstractSet[str], right: AbstractSet[st
 
 
 def stays_of(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tuple[Stay, Stay]:
-    """Return the effects of a watermark on left and right rows, whose times may be before it by `slacks`."""
+    """Return how a watermark affects left and right rows. Their times may be before the watermark by their `slacks`."""
     s_a, s_b = slacks
     earliest, latest = bounds.earliest, bounds.latest
     late_a = s_a if latest is None else max(s_a, latest + s_b)
@@ -144,7 +146,7 @@ def _ordered(
 
 @dataclass(frozen=True)
 class _Time:
-    """A time between a column's value plus `low` and plus `high`, in microseconds."""
+    """A time between a column's value plus `low` and the value plus `high`, in microseconds."""
 
     column: str
     low: int = 0

@@ -1,23 +1,24 @@
 """Unique keys: which columns identify at most one live row of a node's output.
 
-They decide how an operator stores its input, by which key a sink may replace rows, and what explain shows. The rules:
+They determine how an operator stores its input, by which key a sink may replace rows, and what explain shows. The
+rules:
 
     scan            the primary key
-    filter          those below
-    project         those whose columns are all selected, as they are or, for times, shifted by a fixed length
-    expand          those below, each with the element's place, the key of a map, or an element that occurs once
-    join            those of a side if each of its rows matches at most one row of the other side; else one of each side
-                    together. The equal columns of an inner join are interchangeable.
-    outer join      as above, unless the NULLs of a null-padded row could be mistaken for another row
-    semi, anti,     those of the left side
+    filter          the input's keys
+    project         the input's keys whose columns are all selected, unchanged or, for times, shifted by a fixed length
+    expand          the input's keys, each with the element's place, the key of a map, or an element that occurs once
+    join            a side's keys if each of its rows matches at most one row of the other side; else one key of each
+                    side, combined. The equal columns of an inner join are interchangeable.
+    outer join      as for a join, unless the NULLs of a null-padded row could be mistaken for another row
+    semi, anti,     the left side's keys
     mark
-    lookup          those of the left side if each of its rows finds at most one; else one of each side together
-    aggregate       the group columns, or fewer of them that were unique below; without GROUP BY the empty key, as there
-                    is one row; of a window's start and end, one is enough
-    session         those below
-    rank            those below; with ROW_NUMBER also partition and number, or the partition alone if one row is
+    lookup          the left side's keys if each of its rows finds at most one row; else one key of each side, combined
+    aggregate       the group columns, or fewer of them if these are unique in the input; without GROUP BY the empty
+                    key, because there is only one row; of a window's start and end, one is enough
+    session         the input's keys
+    rank            the input's keys; with ROW_NUMBER also partition and number, or the partition alone if one row is
                     kept; of a window's start and end, one is enough
-    union           none: the same key may come from two inputs
+    union           none, because the same key may come from two inputs
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from rowkind.service.plan.tree import first, rule_for
 UniqueKey = frozenset[str]
 _MOST = 16
 _MOST_VARIANTS = 256
-"""How many keys are considered that differ only in which of several equal columns they name. Each pair doubles them."""
+"""The maximum number of keys that differ only in which of several equal columns they name. Each pair doubles it."""
 
 
 @memoized
@@ -70,9 +71,9 @@ def in_order(keys: Iterable[UniqueKey], node: LogicalNode) -> tuple[tuple[str, .
 
 
 def key_columns(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> UniqueKey:
-    """Return the columns of one side that the join's key determines: those that are a part of it as they are.
+    """Return the columns of one side that the join's key determines, because they are unchanged parts of the key.
 
-    A number that is compared as DOUBLE is not one of them: two different numbers may be equal as DOUBLE.
+    A number of another type that is compared as DOUBLE is not included: two different numbers may be equal as DOUBLE.
     """
     below = columns(side.input)
     return frozenset(
@@ -84,7 +85,7 @@ def key_columns(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> Unique
 
 
 def matches_one(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
-    """Whether a key of the join finds at most one row on this side."""
+    """Whether each value of the join's key finds at most one row on this side."""
     return any(unique <= key_columns(join, side) for unique in unique_keys(side.input))
 
 
@@ -102,7 +103,7 @@ def meets_one(lookup: LogicalLookup) -> bool:
 
 
 def keeps_key(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
-    """Whether no update of a row, as identified by its unique key, moves it to another key of the join."""
+    """Whether an update of a row, which keeps its unique key, never changes the row's join key."""
     unique = frozenset[str]().union(*unique_keys(side.input))
     return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
 
@@ -175,8 +176,8 @@ def _joined(node: LogicalJoin) -> frozenset[UniqueKey]:
     required = {name for side in node.sides for name, type_ in columns(side.input).items() if not type_.nullable}
     for a in left:
         for b in right:
-            # In a FULL JOIN, a null-padded row of either side must differ from every row, so one key needs a column
-            # that is never NULL.
+            # In a FULL JOIN, a null-padded row of either side must differ from every other row, so one of the two keys
+            # needs a column that is never NULL.
             if node.kind != "full" or ((a | b) & required):
                 found.add(a | b)
     if node.kind == "inner":
@@ -189,7 +190,7 @@ def _with_equal_columns(node: LogicalJoin, keys: set[UniqueKey]) -> set[UniqueKe
     for key in node.keys:
         if len(more) > _MOST_VARIANTS:
             break
-        # Each part is examined alone: if it compares a column as DOUBLE, another part on the same column is no help.
+        # Each part is examined alone: if it compares a column as DOUBLE, another part on that column does not help.
         alone = replace(node, keys=(key,))
         pair = (key.left.unnest().name, key.right.unnest().name)
         if (key_columns(alone, node.left) | key_columns(alone, node.right)).issuperset(pair):
@@ -199,7 +200,7 @@ def _with_equal_columns(node: LogicalJoin, keys: set[UniqueKey]) -> set[UniqueKe
 
 
 def _minimal(keys: Iterable[UniqueKey]) -> frozenset[UniqueKey]:
-    """Return the keys that contain no other key: at most `_MOST`, the shortest."""
+    """Return the keys that contain no other key; if there are more than `_MOST`, only the shortest ones."""
     kept: list[UniqueKey] = []
     for key in sorted(set(keys), key=lambda each: (len(each), sorted(each))):
         if not any(other <= key for other in kept):

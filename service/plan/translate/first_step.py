@@ -1,4 +1,4 @@
-"""The local step of an aggregate or a rank: what each task does to its rows before they are shuffled or expanded."""
+"""The local step of an aggregate or rank, which each task applies to its rows before passing them to the operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowkind.service.physical.node import PhysicalNode, PhysicalScan, PhysicalUn
 
 
 def with_first_step(node: PhysicalNode, step: Aggregation | LocalTopK) -> PhysicalNode:
-    """Return the input of an aggregate or a rank with the local step, if its rows are shuffled or expanded."""
+    """Add the local step to the input of an aggregate or rank if its rows are shuffled or expanded."""
     if isinstance(node, PhysicalUnion):
         return replace(node, inputs=tuple(with_first_step(each, step) for each in node.inputs))
     # The operator itself aggregates rows that are not shuffled, unless an expand multiplies them first.

@@ -40,7 +40,7 @@ _TIMES = ("timestamp", "local", "date")
 
 
 def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> PhysicalJoin:
-    """Return the physical node of a join, whose calc produces `edge`."""
+    """Translate a join to a physical node whose calc produces `edge`."""
     left = _join_side(nodes, join, join.left, 0, edge)
     right = _join_side(nodes, join, join.right, 1, edge)
     both = left.calc.output.concat(right.calc.output)
@@ -77,7 +77,7 @@ def _kept(side: LogicalInput, node: PhysicalNode, other: PhysicalNode) -> Physic
 
 
 def _near(join: LogicalJoin) -> TimeBounds | None:
-    """Return how far apart the condition lets the times of a pair be. Times in the key are equal anyway."""
+    """Return the bounds that the condition sets between the times of a pair, except for times in the key."""
     left, right = ({name for name, type_ in carried(side).items() if family(type_) in _TIMES} for side in join.sides)
     return next(iter(time_bounds(replace(join, keys=()), left, right)), None)
 
@@ -100,7 +100,7 @@ def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int,
 
 
 def _facts(nodes: Nodes, join: LogicalJoin) -> tuple[PhysicalNode, ...]:
-    """Return the facts about the right side that a NOT IN needs: whether it has a row, and whether one is NULL."""
+    """Return nodes for the facts about the right side that a NOT IN needs: whether it has any rows or any NULLs."""
     (key,) = join.keys
     null = exp.Is(this=key.right.copy(), expression=exp.Null())
     about = ((join.right.input, NOT_EMPTY), (LogicalFilter(join.right.input, (null,)), HAS_NULL))

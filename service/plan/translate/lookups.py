@@ -15,7 +15,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, na
 
 
 def lookup(nodes: Nodes, lookup: LogicalLookup, top: LogicalNode, edge: Edge, record: str) -> PhysicalLookup:
-    """Return the physical node of a lookup, whose calc produces `edge`."""
+    """Translate a lookup to a physical node whose calc produces `edge`."""
     left, right = _side(nodes, lookup, lookup.left, 0, edge), _side(nodes, lookup, lookup.right, 1, edge)
     schema = left.calc.output.concat(right.calc.output)
     return PhysicalLookup(
@@ -47,7 +47,7 @@ def _side(nodes: Nodes, lookup: LogicalLookup, side: LogicalInput, number: int, 
         # A lookup result is never revised, so TTL refreshes of the right side are not propagated.
         refreshes=side.ttl_ms is not None if by_key else refreshes(side, above),
         arrival=side.arrival,
-        # If no watermark passes the versions, a delete by key may end a version at the time at which it begins.
+        # Without a watermark, a delete by key needs no time: it may end a version at that version's start time.
         times_deletes=number == 1 and _has_versions(lookup) and lookup.left.closing is not None,
     )
     return nodes.input(side, edge)

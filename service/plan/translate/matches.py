@@ -17,7 +17,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered,
 
 
 def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, record: str) -> PhysicalMatch:
-    """Return the physical node of a row pattern, whose calc produces `edge`."""
+    """Translate a row pattern to a physical node whose calc produces `edge`."""
     side, below, out = match.input, columns(match.input.input), columns(match)
     assert side.closing is not None, "passes have given the pattern a watermark"
     given = Edge(
@@ -47,5 +47,5 @@ def _defined(define: LogicalDefine | None, below: dict[str, Type]) -> DefinedVar
     types = below | {each.name: each.type for each in define.calls}
     condition = compile_condition(define.conjuncts, {name: (name, type_) for name, type_ in types.items()})
     assert condition is not None, "a variable without a condition is always true"
-    # A condition that fails is NULL, and so not true.
+    # A condition that fails is NULL, and therefore not true.
     return DefinedVariable(define.text, replace(condition, type=condition.type.as_nullable()), define.calls)

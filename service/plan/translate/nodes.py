@@ -1,4 +1,4 @@
-"""Helpers that the translations of all kinds of nodes share."""
+"""Helpers that the translations of all node kinds share."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from rowkind.service.plan.tree import sides
 
 
 class Nodes(Protocol):
-    """The walk over a plan, as the translation of one kind of node needs it."""
+    """The parts of the plan walk that node translations use."""
 
     on_error: OnError
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> PhysicalNode:
-        """Return the physical node for `top` with everything below it; its calc produces `edge`."""
+        """Translate `top` and everything below it to a physical node whose calc produces `edge`."""
         ...
 
     def input(self, side: LogicalInput, edge: Edge) -> PhysicalNode:
-        """Return the node that feeds an operator, in the operator's stage if nothing needs to be shuffled."""
+        """Return the node that feeds an operator. It runs in the operator's stage if no shuffle is needed."""
         ...
 
     def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
-        """Return the calc above a node whose columns are `below`."""
+        """Return the calc of a node that has the columns `below`."""
         ...
 
     def name(self, word: str, node: LogicalNode) -> str:
-        """Return the name of a node, beginning with this word."""
+        """Return a unique name for a node, which begins with `word`."""
         ...
 
 
 def named(record: Record) -> Columns:
-    """Return the columns of a record, by the names that the plan has for them."""
+    """Return a record's columns, keyed by their names in the plan."""
     return {each.name: (each.name, each.type) for each in record.fields}
 
 
 def carried(side: LogicalInput) -> Mapping[str, Type]:
-    """Return the columns of an input that its operator carries."""
+    """Return the input columns that the operator carries, with their types."""
     below = columns(side.input)
     return {name: below[name] for name in side.carried}
 
 
 def input_state(side: LogicalInput) -> PhysicalInput:
-    """Return how the state of an input is stored, as the plan chose it."""
+    """Return how the plan stores the rows of an input."""
     scan = bare_scan(side.input)
     if scan is None:
         return PhysicalInput(side.layout, side.ttl_ms, by_seq=False, closing=side.closing, remade=side.remade)
@@ -72,7 +72,7 @@ def input_state(side: LogicalInput) -> PhysicalInput:
 
 
 def salt(side: LogicalInput) -> Salt | None:
-    """Return how the rows of one key are spread over shards; None if they are in one shard."""
+    """Return how rows with the same key are spread over shards; None if they are in one shard."""
     if side.copies > 1:
         return Salt(side.copies, "copies")
     if side.spread > 1:
@@ -81,12 +81,12 @@ def salt(side: LogicalInput) -> Salt | None:
 
 
 def salts(node: LogicalJoin | LogicalRank) -> tuple[str, ...]:
-    """Return the extra part of a node's partition key, if rows of one key are in several shards."""
+    """Return the extra part of a node's partition key if rows with the same key are in several shards."""
     return ("salt",) if any(side.spread > 1 for side in sides(node)) else ()
 
 
 def refreshes(side: LogicalInput, edge: Edge) -> bool:
-    """Whether an operator must receive TTL refreshes of this side. `edge` leads from it to its consumer."""
+    """Return whether an operator must receive TTL refreshes from this side. `edge` leads to the operator's consumer."""
     return side.ttl_ms is not None or edge.refreshes
 
 
@@ -102,7 +102,7 @@ def shown(expressions: Iterable[exp.Expr]) -> tuple[str, ...]:
 
 
 def ordered(order: OrderColumn) -> str:
-    """Return one column of an ORDER BY, as the user wrote it."""
+    """Return an ORDER BY column as the user wrote it."""
     column = "arrival" if order.column is None else show(resolved(order.column))
     nulls = (
         ""

@@ -1,4 +1,4 @@
-"""Translation of a Normalize and of a single row to physical nodes."""
+"""Translation of a Normalize and a SingleRow to physical nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, na
 def normalize(
     nodes: Nodes, normalize: LogicalNormalize, top: LogicalNode, edge: Edge, record: str
 ) -> PhysicalNormalize:
-    """Return the physical node of a Normalize, whose calc produces `edge`."""
+    """Translate a Normalize to a physical node whose calc produces `edge`."""
     side, below = normalize.input, columns(normalize.input.input)
     key = shard_key(normalize)
     given = Edge(
@@ -43,7 +43,7 @@ def normalize(
 
 
 def single_row(nodes: Nodes, single: LogicalSingleRow, top: LogicalNode, edge: Edge, record: str) -> PhysicalSingleRow:
-    """Return the physical node of a single row, whose calc produces `edge`."""
+    """Translate a SingleRow to a physical node whose calc produces `edge`."""
     side = single.input
     node = nodes.input(side, Edge(types=carried(side), key=(), refreshes=refreshes(side, edge)))
     schema = node.calc.output

@@ -1,4 +1,4 @@
-"""Translation of OVER with an order to a physical node."""
+"""Translation of an Over to a physical node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered,
 
 
 def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: str) -> PhysicalOver:
-    """Return the physical node of an Over, whose calc produces `edge`."""
+    """Translate an Over to a physical node whose calc produces `edge`."""
     side, below = over.input, columns(over.input.input)
     given = Edge(
         types=carried(side),

@@ -29,7 +29,7 @@ from rowkind.service.plan.translate.nodes import (
 
 
 def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: str) -> PhysicalRank:
-    """Return the physical node of a rank, whose calc produces `edge`."""
+    """Translate a rank to a physical node whose calc produces `edge`."""
     side, below = rank.input, columns(rank.input.input)
     given = Edge(
         types=carried(side),
@@ -65,9 +65,9 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
 
 
 def _has_local_top_k(rank: LogicalRank) -> bool:
-    """Whether a row that cannot reach a rank's range within its batch cannot reach it at all.
+    """Return whether a row that is outside the rank's range within its batch can never reach the range.
 
-    That does not apply to groups that expire: a group that begins again has a worse row, which must replace the old
+    This does not apply to groups that expire: a group that begins again has a worse row, which must replace the old
     one.
     """
     below = base(rank.input.input)

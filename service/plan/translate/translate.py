@@ -1,7 +1,7 @@
 """Translation of the logical plan to a physical plan.
 
-Filters and projections are merged into the calc of the node below them. Names of the plan become records of edges, and
-expressions become DuckDB SQL. There is an exchange wherever the partitioning changes.
+Filters and projections are merged into the calc of the node below them. Column names become fields of the records on
+edges, and expressions become DuckDB SQL. Rows are exchanged wherever the partitioning changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rowkind.service.plan.translate.nodes import traits
 
 
 def translate(query: Query) -> PhysicalSink:
-    """Return the physical plan. Raises Refusal for an expression that cannot be translated."""
+    """Translate a query to a physical plan. Raises Refusal for an expression that cannot be translated."""
     sink, result = query.sink, columns(query.root)
     key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
     top, sub_key = _in_order(query)
@@ -66,7 +66,7 @@ def translate(query: Query) -> PhysicalSink:
 
 
 def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], ...]]:
-    """Return the query with added columns for the order of its rows, if it has one, and how each of them sorts."""
+    """Add columns for the order of the query's result, if it has one. Return the plan, and how each column sorts."""
     root = query.root
     if not isinstance(root, LogicalProject) or not isinstance(root.input, LogicalTemporalFilter):
         return root, ()
@@ -79,7 +79,7 @@ def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], 
 
 
 def _fixed(query: Query, node: PhysicalNode) -> tuple[str, ...]:
-    """Return the parts, as in the SQL, of the partition key of the sink's input that the sink's key does not name."""
+    """Return those parts of the input's partition key that the sink's key does not name, as the user wrote them."""
     parts = partitioning(query.root) or ()
     named = zip(parts, node.traits.partition_key, strict=True)
     return tuple(text for part, text in named if not part.columns & set(query.sink.key))
@@ -87,18 +87,18 @@ def _fixed(query: Query, node: PhysicalNode) -> tuple[str, ...]:
 
 @dataclass
 class _Translator:
-    """One walk over the tree. Nodes are numbered from the inputs up, so that each has its own name.
+    """A walk over one plan. Nodes are numbered, inputs first, so that each node has a unique name.
 
-    A part that is walked several times, for the facts of a NOT IN, has the same names each time.
+    A subtree that is walked several times, for the facts of a NOT IN, has the same names each time.
     """
 
     on_error: OnError
     _names: Counter[str] = field(default_factory=Counter)
     _known: dict[int, tuple[LogicalNode, str]] = field(default_factory=dict)
-    """Names by identity. The nodes are kept so that no other node can have their identity."""
+    """Node names by object identity. The nodes are kept alive, so that no other node can get the same identity."""
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> PhysicalNode:
-        """Return the physical node for `top` with everything below it; its calc produces `edge`."""
+        """Translate `top` and everything below it to a physical node whose calc produces `edge`."""
         found = base(top)
         if isinstance(found, LogicalScan):
             return self._scan(found, top, edge, record)
@@ -148,7 +148,7 @@ class _Translator:
         )
 
     def input(self, side: LogicalInput, edge: Edge) -> PhysicalNode:
-        """Return the node that feeds an operator, in the operator's stage if nothing needs to be shuffled."""
+        """Return the node that feeds an operator. It runs in the operator's stage if no shuffle is needed."""
         node = self.node(side.input, edge)
         if isinstance(node, PhysicalOperator):
             fused = already_partitioned(side.input, edge.decisive)
@@ -157,11 +157,11 @@ class _Translator:
 
 
 def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
-    """Return the filters and projections above a union, moved above one of its inputs."""
+    """Copy the filters and projections above a union onto one of its inputs."""
     return replace(top, input=_over(top.input, input_)) if isinstance(top, LogicalCalc) else input_
 
 
 def _identifier(name: str) -> str:
-    """Return a sink's name as the name of an Avro record."""
+    """Convert a sink's name to a valid Avro record name."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return plain if not plain[0].isdigit() else f"_{plain}"

@@ -1,1 +1,1 @@
-"""Rowkind and Flink SQL in turn on the same topics of one broker, in one run."""
+"""Comparison of Rowkind and Flink SQL, run in turn on the same topics of one broker."""

@@ -1,8 +1,8 @@
 """Rowkind and Flink SQL, in turn: `python -m tests.bench.compare [--only SECTION …] [--rows N] [--write]`.
 
-Sections: throughput (every query, append topics), windows (of time), nexmark, changelog, skewed, scaling (one and two
-tasks), state (what a change costs on a state of 1e5 to `--keys` orders), memory (Rowkind within a limit), latency (at
-fixed rates). Every result but those of the last section is checked against DuckDB over the same rows.
+Sections: throughput (all queries, append topics), windows (event time), nexmark, changelog, skewed, scaling (one and
+two tasks), state (the cost of a change with 1e5 to `--keys` orders in state), memory (Rowkind within a limit), latency
+(at fixed rates). All results except those of the last section are checked against DuckDB over the same rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENGINES: dict[str, Engine] = {"rowkind": Rowkind(), "flink": Flink(), "tuned": F
 
 
 def main() -> int:
-    """Run the sections and print their tables. The exit code is 1 if a query failed or its result is wrong."""
+    """Run the sections and print their tables; return 1 if a query failed or its result is wrong, else 0."""
     failed = False
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections, default all")

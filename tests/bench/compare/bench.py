@@ -1,4 +1,4 @@
-"""One run of one query on one system, as the sections of the comparison need it."""
+"""One run of one query on one system, for the sections of the comparison."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TABLES: Tables = ("orders", "payments")
 
 @dataclass(frozen=True)
 class Measured:
-    """A span, and what was wrong with the result; `load` is the load average at its start."""
+    """A measured span, the difference from the expected result, and the load average at the start."""
 
     span: Span
     wrong: str
@@ -35,7 +35,7 @@ class Measured:
 
 @dataclass
 class Bench:
-    """A broker, the topics that have been filled on it, and the number of this run's names."""
+    """A broker, the topics that have been filled on it, and a counter for names."""
 
     servers: str
     folder: Path
@@ -45,13 +45,13 @@ class Bench:
 
     @property
     def registry(self) -> FolderRegistry:
-        """The schemas of all topics."""
+        """Return the registry with the schemas of all topics."""
         return FolderRegistry(self.folder / "schemas")
 
     def filled(
         self, variant: Variant, rows: int, tables: Tables = _TABLES
     ) -> tuple[dict[str, str], tuple[Changes, ...]]:
-        """Topics with so many changes to each table, of Nexmark's to all, and the changes: filled once, read by all."""
+        """Return topics with `rows` changes per table (Nexmark: in total), and the changes; topics are filled once."""
         of = variant, rows, tables if variant == "nexmark" else _TABLES
         if of not in self._filled:
             changes = nexmark.generate(tables, rows) if variant == "nexmark" else generate(variant, rows, rows)
@@ -61,7 +61,7 @@ class Bench:
         return self._filled[of]
 
     def topics(self, label: str, tables: Tables = _TABLES) -> dict[str, str]:
-        """New topics, one for each table, with names like `label`."""
+        """Create new topics, one per table, with names that start with `label`."""
         number = next(self._numbers)
         names = {table: f"{label}-{number}-{table}" for table in tables}
         for topic in names.values():
@@ -79,7 +79,7 @@ class Bench:
         parallelism: int = 2,
         quick: bool = False,
     ) -> Iterator[tuple[Setting, Running]]:
-        """The query, with a result topic and a folder of its own."""
+        """Run the query with its own result topic and folder."""
         words = f"{query.name} {engine.name}".lower().replace(",", "").replace(" ", "-")
         with tempfile.TemporaryDirectory(prefix="run-", dir=self.folder) as name:
             setting = Setting(
@@ -100,7 +100,7 @@ class Bench:
     def throughput(
         self, engine: Engine, query: Query, variant: Variant, rows: int, *, parallelism: int = 2
     ) -> Measured:
-        """Take in the topics from their start; the first third of the rows is warm-up. Check the result."""
+        """Process the topics from their start; the first third of the rows is warm-up. Check the result."""
         topics, changes = self.filled(variant, rows, query.tables)
         load = os.getloadavg()[0]
         total = sum(len(each) for each in changes if each.table in query.tables)
@@ -110,7 +110,7 @@ class Bench:
         return Measured(measured, self.wrong(engine, setting, changes), load)
 
     def wrong(self, engine: Engine, setting: Setting, changes: Sequence[Changes]) -> str:
-        """What is wrong with a result, or nothing."""
+        """Return how a result is wrong; empty if it is right."""
         record = Record.of(setting.query.columns)
         if engine.framed:
             record = self.registry.latest(f"{setting.sink}-value")
@@ -118,7 +118,10 @@ class Bench:
         return difference(setting.query, expect(engine.sql(setting.query), changes, setting.query.oracle), got)
 
     def over_state(self, engine: Engine, query: Query, keys: int, rows: int, warm_up: int = 300_000) -> Measured:
-        """What changes cost on a state of so many orders: orders and some payments first, then payments at once."""
+        """Measure the cost of changes with so many orders in state.
+
+        Orders and some payments are processed first. Then the other payments become visible at once.
+        """
         orders, payments = generate("append", keys, warm_up + rows)
         topics = self.topics("state")
         load = os.getloadavg()[0]

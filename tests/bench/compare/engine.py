@@ -1,4 +1,4 @@
-"""What the benchmark asks of a system that keeps a query's result up to date."""
+"""The interface of a system that keeps a query's result up to date, as the benchmark uses it."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Setting:
 
 
 class EngineError(Exception):
-    """A system refuses a query, or has failed; the message is its own."""
+    """A system refuses a query or has failed; the message is the system's own."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a system tells of itself.
+    """The progress that a system reports.
 
-    - `rows`: how many records of the topics it has taken in.
-    - `stages`: seconds of its tasks by stage, as far as it tells.
-    - `batches`: how many it has done, and `batch_seconds` that they took; 0 for a system without batches.
+    - `rows`: how many records of the topics it has read.
+    - `stages`: task seconds by stage, if it reports them.
+    - `batches`: the number of finished batches, and `batch_seconds` their duration; 0 for a system without batches.
     """
 
     rows: int
@@ -59,17 +59,17 @@ class Running(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process that is it, or the parent of all that are."""
+        """Return the system's process, or the parent of all its processes."""
 
     def progress(self) -> Progress:
-        """How far it is; one question to it. Raises EngineError if it has failed."""
+        """Return the progress, with one request. Raises EngineError if the system has failed."""
 
     def state_bytes(self) -> int:
-        """Bytes of its state as it is stored durably."""
+        """Return the bytes of the system's state in durable storage."""
 
 
 class Engine(Protocol):
-    """A system."""
+    """A system under test."""
 
     name: str
     transactional: bool
@@ -78,7 +78,7 @@ class Engine(Protocol):
     """Whether the rows of the result have Confluent's frame."""
 
     def sql(self, query: Query) -> str:
-        """The query as it is told to this system."""
+        """Return the query in this system's dialect."""
 
     def run(self, setting: Setting) -> AbstractContextManager[Running]:
-        """Start the query and stop it in the end."""
+        """Start the query, and stop it at the end."""

@@ -1,14 +1,13 @@
 """Flink SQL: a cluster in one JVM, RocksDB with incremental checkpoints, stock connectors.
 
-As it comes, or tuned: by mini-batches, and with the keys of append topics known to the planner. The stock connector
-takes no key for a topic to which rows are only appended, so its rows go through a stream of Flink's internal rows,
-whose schema may declare one; nothing is converted or copied on the way. Windows need no keys and
-are left alone.
+It runs with its defaults, or tuned: with mini-batches, and with the keys of append topics known to the planner. The
+stock connector does not accept a key for an append topic. The rows therefore pass through a stream of Flink's internal
+rows, whose schema may declare a key; no row is converted or copied. Windows need no keys and are not changed.
 
-The jars come from Maven Central into a cache (`service.machine.jars`); the JVM is driven through py4j, which is part of
-pyspark, so that there is no code in Java. Flink has no registry client on Maven Central: that a value begins with the
-five bytes of Confluent's frame is told to it as five BOOLEAN columns before the table's own, one byte each, which it
-reads as cheaply as a registry's format does.
+The jars come from Maven Central into a cache (`service.machine.jars`). The JVM is controlled through py4j, which is
+part of pyspark, so that there is no Java code. Maven Central has no registry client for Flink. The five bytes of
+Confluent's frame are therefore declared as five BOOLEAN columns before the table's columns, one byte each. Flink reads
+them at the same cost as with a registry's format.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ class Flink:
         self.name = "Flink, exactly once" if transactional else "Flink, tuned" if tuned else "Flink"
 
     def sql(self, query: Query) -> str:
-        """As it is, or Flink's own form of it."""
+        """Return the query, or its Flink-specific form."""
         return query.flink_sql or query.sql
 
     @contextmanager
     def run(self, setting: Setting) -> Iterator[RunningFlink]:
-        """Start a JVM with a cluster and the query; end the JVM."""
+        """Start a JVM with a cluster and the query; end the JVM afterwards."""
         create_topic(setting.servers, setting.sink, SINK_PARTITIONS)
         path = os.pathsep.join([*logging_jars(), f"{fetched(f'Flink {VERSION}', _MODULES)}/*"])
         log = setting.folder / "log4j2.properties"
@@ -103,7 +102,7 @@ class Flink:
 
 
 class RunningFlink:
-    """See `tests.bench.compare.engine.Running`: what the REST interface of the cluster says."""
+    """See `tests.bench.compare.engine.Running`: the values come from the cluster's REST interface."""
 
     def __init__(self, jvm: Any, pid: int, engine: Flink, setting: Setting) -> None:
         self._pid = pid
@@ -129,7 +128,8 @@ class RunningFlink:
         streams = flink.streaming.api.environment.StreamExecutionEnvironment(conf)
         environment = flink.table.api.bridge.java.StreamTableEnvironment.create(streams)
         for table in setting.query.tables:
-            # In a stream of rows the watermark is no longer that of each partition, and rows of the others are late.
+            # In a stream of rows the watermark would no longer be per partition, and rows of slower partitions would be
+            # late.
             keyed = setting.variant != "changelog" and TABLES[table].key and not setting.query.closes
             if engine.tuned and keyed:
                 environment.executeSql(_source(setting, table, f"{table}_rows"))
@@ -143,11 +143,11 @@ class RunningFlink:
 
     @property
     def pid(self) -> int:
-        """The JVM."""
+        """Return the JVM's process."""
         return self._pid
 
     def progress(self) -> Progress:
-        """Rows that left the sources, before anything adds them up; there are no batches."""
+        """Return the rows that left the sources, before any aggregation; there are no batches."""
         answer = self._get("")
         if answer["state"] not in {"CREATED", "RUNNING"}:
             raise EngineError(f"Flink's job is {answer['state']}:\n{self._get('/exceptions')}"[:3000])
@@ -156,12 +156,12 @@ class RunningFlink:
         )
 
     def state_bytes(self) -> int:
-        """The size of a checkpoint made now, of which increments share parts with those before."""
+        """Return the size of a checkpoint taken now; increments share parts with earlier checkpoints."""
         self._cluster.triggerCheckpoint(self._job).get()
         return int(self._get("/checkpoints")["latest"]["completed"]["state_size"])
 
     def _sent_on(self, vertex: str) -> int:
-        """Rows that the source of a vertex has handed to what is chained to it."""
+        """Return how many rows a vertex's source has passed to its chained operators."""
         path = f"/vertices/{vertex}/subtasks/metrics"
         if vertex not in self._sources:
             names = [each["id"] for each in self._get(path)]
@@ -201,8 +201,8 @@ def _settings(setting: Setting, *, tuned: bool) -> dict[str, str]:
 
 
 def _keyed(jvm: Any, environment: Any, setting: Setting, table: str) -> Any:
-    """The rows of a table, which may have no key, as a table that has one."""
-    # The planner does not look through the stream for what is not needed behind it.
+    """Return the rows of a table without a key as a table that declares one."""
+    # The planner does not prune columns through the stream.
     key, every = TABLES[table].key, TABLES[table].columns
     columns = [name for name in every if name == key or re.search(rf"\b{name}\b", setting.query.sql)]
     rows = environment.sqlQuery(f"SELECT {', '.join(f'`{name}`' for name in columns)} FROM {table}_rows")

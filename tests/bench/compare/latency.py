@@ -1,8 +1,8 @@
-"""How long after a change was sent a consumer of committed records sees what follows from it, at a fixed rate.
+"""Time from sending a change until a consumer of committed records sees its result, at a fixed rate.
 
 Half of the changes are orders, half payments, each for a random order that was sent before it. A result row is traced
-to its payment, which is the later one of its parents; the record's own timestamp, which the sender sets, is when that
-payment was sent. Counted is the first result row of each payment that was sent after the warm-up.
+to its payment, the later of its two parents. The record's timestamp, which the sender sets, is the time at which the
+payment was sent. The measurement counts the first result row of each payment that was sent after the warm-up.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _FRAME_BYTES = 5
 class Latency:
     """Milliseconds from a payment to its first result row.
 
-    - `sent`: how many payments were sent after the warm-up; `seen`: for how many of them a row came at all. A payment
-      that was never among the top three has none.
-    - `rate`: changes a second that were really sent.
-    - `batches`: milliseconds of a batch by stage, a mean over all of them; none for a system without batches. Stages of
-      tasks are of all tasks together.
+    - `sent`: how many payments were sent after the warm-up; `seen`: for how many of them a result row appeared. A
+      payment that was never among the top three has no row.
+    - `rate`: changes per second that were actually sent.
+    - `batches`: mean milliseconds of a batch by stage; empty for a system without batches. Stages of tasks are summed
+      over all tasks.
     """
 
     rate: float
@@ -51,7 +51,7 @@ class Latency:
 
 
 def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: float, seconds: float) -> Latency:
-    """Send `rate` changes a second for both periods together; measure over the second one."""
+    """Send `rate` changes per second during warm-up and measurement; measure during the second period."""
     count = round(rate * (warm_up + seconds) / 2)
     orders, payments = trailing(count)
     topics = bench.topics("latency")
@@ -96,7 +96,7 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
 
 
 def _by_stage(before: Progress, after: Progress) -> dict[str, float]:
-    """Milliseconds of a batch."""
+    """Return milliseconds per batch, by stage."""
     count = after.batches - before.batches
     if not count:
         return {}
@@ -106,7 +106,7 @@ def _by_stage(before: Progress, after: Progress) -> dict[str, float]:
 
 
 def trailing(count: int, last: int | None = None) -> tuple[Changes, Changes]:
-    """Orders 0, 1, 2 … and for the n-th of them a payment of one of the orders up to it, or of the `last` of them."""
+    """Return orders 0, 1, 2 … and as many payments, the n-th for one of the orders up to n or of the `last` of them."""
     orders, payments = generate("append", count, count)
     rng = np.random.default_rng(7)
     places = np.arange(count)
@@ -122,7 +122,7 @@ def send(
     rate: float,
     sent_at: npt.NDArray[np.float64],
 ) -> float:
-    """Send from both at `rate` records a second each, in ticks; note when each payment went. Returns the seconds."""
+    """Send `rate` records per second per queue; store each payment's send time, and return the seconds taken."""
     (orders_topic, orders), (payments_topic, payments) = queues
     started = time.monotonic()
     done, count = 0, len(sent_at)
@@ -147,7 +147,7 @@ def send(
 def note_results(
     servers: str, topic: str, framed: bool, seen_at: npt.NDArray[np.float64], ended: threading.Event
 ) -> None:
-    """Note when the first row of each payment came."""
+    """Store the time of the first result row of each payment."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -172,7 +172,7 @@ def note_results(
 
 
 def _long(data: bytes, at: int) -> int:
-    """The Avro long that begins there."""
+    """Decode the Avro long at this position."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -193,7 +193,7 @@ def await_first(seen_at: npt.NDArray[np.float64]) -> None:
 
 
 def drain(seen_at: npt.NDArray[np.float64]) -> None:
-    """Wait until no further rows come."""
+    """Wait until no further rows arrive."""
     deadline = time.monotonic() + _DRAIN_SECONDS
     seen, changed = -1, time.monotonic()
     while time.monotonic() < min(deadline, changed + _QUIET_SECONDS):

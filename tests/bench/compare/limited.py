@@ -1,4 +1,4 @@
-"""A control group that may take so many bytes, all its processes and their pages of files: as a container is."""
+"""A control group with a memory limit, which includes all its processes and their page cache, like a container's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 @contextmanager
 def limited(size: int) -> Iterator[list[str]]:
-    """The words to put before a command, so that it runs in a group of so many bytes; it must have ended in the end."""
+    """Yield a command prefix that runs it in a group of `size` bytes; the command must end within the context."""
     first = _ROOT / "memory"
     parent, limit = (first, "memory.limit_in_bytes") if first.is_dir() else (_ROOT, "memory.max")
     group = parent / f"rowkind-{os.getpid()}-{time.monotonic_ns()}"

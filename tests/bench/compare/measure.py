@@ -1,8 +1,8 @@
-"""Watching a system until it has taken in all rows and its result has come to rest.
+"""Sampling of a system until it has read all rows and its result has stopped growing.
 
-The warm-up ends with the first sample at which so many rows had been read as the caller says; what is measured begins
-there, and ends when the result topic grew for the last time, or when the system said that it had read everything,
-whichever is later.
+The warm-up ends with the first sample at which the given number of rows had been read; the measurement starts there. It
+ends when the result topic grew for the last time or when the system reported that it had read everything, whichever is
+later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STALLED_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Sample:
-    """A running query at a time; seconds, CPU seconds and bytes."""
+    """A running query at one time: seconds, CPU seconds and bytes."""
 
     at: float
     progress: Progress
@@ -37,9 +37,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Span:
-    """What was measured between two samples.
+    """The measurement between two samples.
 
-    - `stages`: seconds of tasks per million rows by stage. `batches`: the seconds of each batch.
+    - `stages`: task seconds per million rows by stage. `batches`: the seconds of each batch.
     - `memory`: the most bytes at any time, warm-up included. `state`: bytes at the end.
     """
 
@@ -53,7 +53,7 @@ class Span:
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / self.seconds
 
     @property
@@ -63,7 +63,7 @@ class Span:
 
 
 def watch(servers: str, topic: str, running: Running, rows: int) -> list[Sample]:
-    """Samples until `rows` have been read, since it was started, and the result is at rest."""
+    """Return samples from the start until `rows` rows have been read and the result has stopped growing."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 4})
     samples: list[Sample] = []
     changed = time.monotonic()
@@ -91,7 +91,7 @@ def watch(servers: str, topic: str, running: Running, rows: int) -> list[Sample]
 
 
 def span(samples: Sequence[Sample], warm_up: int, state: int) -> Span:
-    """What happened after the first `warm_up` rows."""
+    """Return the measurement after the first `warm_up` rows."""
     first = next(sample for sample in samples if sample.progress.rows >= warm_up)
     last = _rest(samples)
     rows = last.progress.rows - first.progress.rows
@@ -106,7 +106,7 @@ def span(samples: Sequence[Sample], warm_up: int, state: int) -> Span:
 
 
 def _rest(samples: Sequence[Sample]) -> Sample:
-    """The first sample at which everything was as in the end."""
+    """Return the first sample with the final progress and result."""
     end = samples[-1]
     return next(
         sample for sample in samples if (sample.progress.rows, sample.written) == (end.progress.rows, end.written)
@@ -114,7 +114,7 @@ def _rest(samples: Sequence[Sample]) -> Sample:
 
 
 def _batches(samples: Sequence[Sample], first: Sample, last: Sample) -> list[float]:
-    """The seconds of each batch; of batches between the same two samples, their mean."""
+    """Return the seconds of each batch; batches between the same two samples get their mean."""
     seconds: list[float] = []
     between = [sample for sample in samples if first.at <= sample.at <= last.at]
     for before, after in itertools.pairwise(between):
@@ -125,7 +125,7 @@ def _batches(samples: Sequence[Sample], first: Sample, last: Sample) -> list[flo
 
 
 def _end(admin: AdminClient, topic: str) -> int:
-    """How many offsets of the result a consumer of committed records may read."""
+    """Return how many offsets of the result a consumer of committed records may read."""
     asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(SINK_PARTITIONS)}
     answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
     return sum(answer.result().offset for answer in answers.values())

@@ -1,12 +1,12 @@
-"""Nexmark's events and queries: of fifty events one is a person, three are auctions and the others bids on them.
+"""Nexmark's events and queries: of 50 events 1 is a person, 3 are auctions and 46 are bids on auctions.
 
-Bids, bidders and sellers are hot as in Nexmark's own generator: half of the bids go to one auction of the last hundred,
-and three quarters come from one bidder, and so with sellers. An event is a millisecond later than the one before, and
-they come out of order by up to a second.
+Bids, bidders and sellers are skewed as in Nexmark's generator. Half of the bids go to one hot auction among the latest
+hundred, and three quarters come from one hot bidder; the same applies to sellers. Events are 1 ms apart and out of
+order by up to 1 s.
 
-The queries are those of `examples/nexmark` in words that both systems have; `dateTime`, a word of Flink's, is `ts`.
-The file that q13 joins is a table here, of as many rows. Left out are q6, which Flink cannot run, and q12, whose
-windows are of the time of processing and so nobody's to compare.
+The queries are those of `examples/nexmark` in SQL that both systems accept. `dateTime`, a function name in Flink, is
+called `ts`. The file that q13 joins is a table here, with as many rows. Two queries are left out: q6, which Flink
+cannot run, and q12, whose windows are of processing time, so that results cannot be compared.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _EVENTS, _AUCTIONS = 50, 3
 _OF_EVENTS = {"person": 1, "auction": _AUCTIONS, "bid": _EVENTS - _AUCTIONS - 1}
 _FIRST_ID = 1000
 _HOT = 100
-"""Of so many ids one is hot."""
+"""One of so many ids is hot."""
 _BEHIND = {"auction": 100, "person": 1000}
-"""How many of the last ones those that are not hot are drawn from."""
+"""The number of latest ids from which ids that are not hot are drawn."""
 _CHANNELS = 10_000
 _SIDE = 10_000
 _STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
@@ -47,13 +47,13 @@ _CITIES = (
 
 
 def generate(tables: Sequence[str], rows: int, seed: int = 42) -> tuple[Changes, ...]:
-    """About so many rows of these tables, among as many events as that takes, and what is there at their side."""
+    """Return about so many rows of these tables, from as many events as needed, and the side input."""
     rng = np.random.default_rng(seed)
     number = _shuffled(np.arange(rows * _EVENTS // sum(_OF_EVENTS.get(each, 0) for each in tables)), rng)
     epoch, place = number // _EVENTS, number % _EVENTS
     person, auction = place == 0, (place > 0) & (place <= _AUCTIONS)
     bid = ~(person | auction) if "bid" in tables else np.zeros(len(number), np.bool_)
-    # The last of each that there is when an event happens.
+    # The last person and auction that exist when an event happens.
     last_person = _FIRST_ID + epoch
     last_auction = _FIRST_ID + epoch * _AUCTIONS + np.clip(place - 1, 0, _AUCTIONS - 1)
     made = {
@@ -121,7 +121,7 @@ def _bids(rng: np.random.Generator, number: Ids, last_auction: Ids, last_person:
 
 
 def _drawn(rng: np.random.Generator, last: Ids, what: str, hot: float, offset: int) -> Ids:
-    """An id for each event, of those up to the last one: a hot one, or one of those that came shortly before."""
+    """Return an id per event, at most the last existing one: a hot id, or one of the latest."""
     behind = last - (rng.random(len(last)) * np.minimum(last - _FIRST_ID + 1, _BEHIND[what])).astype(np.int64)
     hottest = last // _HOT * _HOT + offset
     drawn: Ids = np.where(rng.random(len(last)) < hot, hottest, behind)
@@ -137,13 +137,13 @@ def _one_of(rng: np.random.Generator, words: tuple[str, ...], count: int) -> pa.
 
 
 def _words(rng: np.random.Generator, count: int, length: int) -> pa.Array:
-    """Random text, of a thousand that there are."""
+    """Return random words out of a thousand."""
     letters = rng.integers(ord("a"), ord("z") + 1, (1000, length), np.uint8)
     return _one_of(rng, tuple(bytes(each).decode() for each in letters), count)
 
 
 def _shuffled(numbers: Ids, rng: np.random.Generator) -> Ids:
-    """Each by less than a thousand places from where it was."""
+    """Return the numbers, each moved by less than a thousand places."""
     return numbers[np.argsort(numbers + rng.random(len(numbers)) * 1000)]
 
 
@@ -175,12 +175,12 @@ _OF_STATISTICS = dict.fromkeys(
 
 
 def _appended(name: str, sql: str, columns: dict[str, str], tables: tuple[str, ...] = ("bid",), **more: str) -> Query:
-    """A query whose rows only come."""
+    """Return an insert-only query."""
     return Query(name, sql, tables, columns, (), mode="append", appended=True, **more)  # type: ignore[arg-type]
 
 
 def _in_duckdb(table: str, slide: int, size: int) -> str:
-    """A table's rows, each once for every window, in DuckDB."""
+    """Return a table's rows in DuckDB, each once per window."""
     first = f"TIME_BUCKET(INTERVAL '{slide} seconds', ts)"
     begins = f"[{first} - back * INTERVAL '{slide} seconds' FOR back IN RANGE({size // slide})]"
     return f"(SELECT *, UNNEST({begins}) + INTERVAL '{size} seconds' AS endtime FROM {table})"

@@ -1,4 +1,4 @@
-"""Tables for people: on the terminal, and in README.md between the marks of their section."""
+"""Tables in Markdown: on the terminal, and in README.md between the marks of their section."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[1] / "README.md"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a title, and a line about how they came to be."""
+    """Rows of text under a title, with a note about how they were measured."""
 
     title: str
     head: Sequence[str]
@@ -23,7 +23,7 @@ class Table:
     note: str
 
     def text(self) -> str:
-        """Markdown, which reads well on a terminal too."""
+        """Return the table as Markdown."""
         widths = [max(len(row[at]) for row in (self.head, *self.rows)) for at in range(len(self.head))]
         lines = [_line(self.head, widths), _line([("-" if at == 0 else "-:") for at in range(len(widths))], widths)]
         lines += [_line(row, widths) for row in self.rows]
@@ -31,12 +31,12 @@ class Table:
 
 
 def write(section: str, tables: Sequence[Table], page: Path = PAGE) -> None:
-    """Put tables in the place of those that a page has for this section."""
+    """Replace the tables of this section in a page."""
     put(section, "\n\n".join(table.text() for table in tables), page)
 
 
 def put(section: str, inner: str, page: Path) -> None:
-    """Put text in the place of what a page has for this section."""
+    """Replace the text of this section in a page."""
     text = page.read_text("utf-8")
     pattern = re.compile(rf"(<!-- {section} -->\n).*?(<!-- end of {section} -->)", re.DOTALL)
     assert pattern.search(text), f"{page.name} has no place for {section}"
@@ -44,7 +44,7 @@ def put(section: str, inner: str, page: Path) -> None:
 
 
 def machine() -> str:
-    """When, and on what."""
+    """Return the date and a description of the machine."""
     models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (

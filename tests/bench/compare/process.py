@@ -9,7 +9,7 @@ from pathlib import Path
 
 _KINDS = {
     "JVM as Spark starts it": b"SparkSubmit",
-    # By its own name: the shell that it runs under has its command line.
+    # By its process name: the shell under which it runs has the same command line.
     "JVM": b"java\n",
     "writers": b"rowkind-writer\n",
     "stand-ins": b"stand_in.py",
@@ -18,24 +18,24 @@ _KINDS = {
     "source runners": b"streaming_source_runner",
     "other pyspark": b"pyspark",
 }
-"""Kinds of processes by what their names and command lines hold; the first that fits."""
+"""Kinds of processes by a part of their name or command line; the first match counts."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(root: int) -> float:
-    """CPU seconds of a process, of its descendants, and of those of them that have ended."""
+    """Return the CPU seconds of a process and its descendants, including descendants that have ended."""
     stats = _stats()
     return sum(stats[pid][1] for pid in _family(root, stats)) / _TICKS
 
 
 def memory_bytes(root: int) -> int:
-    """Resident bytes of a process and its descendants; pages that they share count once."""
+    """Return the resident bytes of a process and its descendants; shared pages count once."""
     return sum(size for _, size in by_kind(root))
 
 
 def by_kind(root: int) -> Iterator[tuple[str, int]]:
-    """Of a process and its descendants: what kind each is, and its resident bytes, shared pages in proportion."""
+    """Yield the kind and the resident bytes of a process and each descendant; shared pages count proportionally."""
     for pid in _family(root, _stats()):
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -46,7 +46,7 @@ def by_kind(root: int) -> Iterator[tuple[str, int]]:
 
 
 def of_kind(root: int, kind: str) -> list[int]:
-    """The processes of a kind among a process and its descendants."""
+    """Return the processes of a kind among a process and its descendants."""
     found = []
     for pid in _family(root, _stats()):
         with suppress(OSError):
@@ -61,7 +61,7 @@ def _kind(pid: int) -> str:
 
 
 def _stats() -> Mapping[int, tuple[int, int]]:
-    """Parent, and ticks on the CPU, of every process."""
+    """Return the parent and the CPU ticks of every process."""
     found: dict[int, tuple[int, int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

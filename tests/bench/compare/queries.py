@@ -1,7 +1,7 @@
-"""The queries, in SQL that both systems take.
+"""The benchmark's queries, in SQL that both systems accept.
 
-But for the left join: no upsert topic may have a NULL in its key, as orders without payments would. So Flink is told to
-put -1 in its place, and Rowkind to write a retract topic, which may.
+The left join is an exception. The key of an upsert topic must not be NULL, but orders without payments would have a
+NULL there. Flink's query therefore has -1 in its place, and Rowkind writes a retract topic, which allows NULL.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _PAYMENT_OF_ORDER = {
 
 @dataclass(frozen=True)
 class Query:
-    """A query whose result is kept in a topic.
+    """A query whose result is kept up to date in a topic.
 
-    - `tables`: what it reads; `columns` and `key`: of its result, of which rows only come where there is no key.
-    - `flink_sql`: what Flink is told instead. `mode`: of Rowkind's sink; that of Flink is upsert where there is a key.
-    - `compared`: the columns by which results are compared where not all are determined, because NULLs tie in ranks.
-    - `event_time`: the payments' time is an event time, which Flink has to be told.
-    - `closes`: of a query of windows the column that says when each is over. `oracle`: what DuckDB is told of it.
-      `emit`: of Rowkind's sink; Flink's windows come once, when they are over.
-    - `appended`: only on topics to which rows are appended: which row arrived last is not asked of changing ones.
+    - `tables`: its source tables. `columns` and `key`: of its result; without a key the result is insert-only.
+    - `flink_sql`: the query for Flink, if it differs. `mode`: of Rowkind's sink; Flink's is upsert if there is a key.
+    - `compared`: the columns by which results are compared if ties of NULLs in ranks leave others undetermined.
+    - `event_time`: whether the payments' time is an event time, which Flink requires to be declared.
+    - `appended`: only for append topics, because the query depends on which row arrived last.
+    - `closes`: for a query of windows, the column with the end of each. `oracle`: the query for DuckDB, if it differs.
+      `emit`: of Rowkind's sink; Flink emits windows once, when they close.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Query:
     emit: Literal["", "final"] = ""
 
     def watermark(self, table: Table) -> str:
-        """Until when rows of a table may still come; nothing if it counts not."""
+        """Return the watermark expression of a table; empty if the query uses no event time."""
         if self.closes:
             return f"ts - INTERVAL '{table.delay}' SECOND"
         return "ts" if self.event_time else ""

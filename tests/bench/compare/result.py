@@ -1,4 +1,4 @@
-"""Whether a result topic holds what the query says: folded as any consumer would, against DuckDB over the rows."""
+"""Compare a result topic, folded as any consumer would fold it, with DuckDB's result over the same rows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from tests.bench.compare.queries import Query
 from tests.bench.compare.tables import Changes
 
 _MARGIN, _SHARE = 2e-6, 1e-12
-"""By how much DOUBLEs may differ, and by which share of themselves."""
+"""How much DOUBLEs may differ: absolutely, and as a share of the value."""
 
 _OPEN = pa.scalar(timedelta(minutes=2))
-"""Windows that end so long before the last one are over, however long they are."""
+"""Windows that end this long before the last one are closed, whatever their length."""
 
 _TAKEN_BACK = ([("op", b"-U")], [("op", b"-D")])
 
 
 def difference(query: Query, expected: pa.Table, got: pa.Table) -> str:
-    """What is wrong with `got`, or nothing. DOUBLEs may differ a little: the order of a sum is not determined.
+    """Return how `got` is wrong; empty if it is right.
 
-    Of windows, those at the end are open as long as nothing comes behind them, and are not compared.
+    DOUBLEs may differ a little, because the order of a sum is not determined. The last windows are not compared,
+    because they stay open until later rows arrive.
     """
     names = list(query.compared or query.columns)
     if query.closes:
@@ -53,7 +54,7 @@ def difference(query: Query, expected: pa.Table, got: pa.Table) -> str:
 
 
 def expect(sql: str, tables: Sequence[Changes], oracle: str = "") -> pa.Table:
-    """The rows of a query, or of what DuckDB is told in its place, over what the changes amount to."""
+    """Return the rows of a query, or of `oracle` if given, over the final state of the changes."""
     with duckdb.connect() as connection:
         connection.execute("SET threads = 2")
         connection.execute("SET TimeZone = 'UTC'")
@@ -66,9 +67,9 @@ def expect(sql: str, tables: Sequence[Changes], oracle: str = "") -> pa.Table:
 
 
 def fold(servers: str, topic: str, record: Record, *, framed: bool) -> pa.Table:
-    """The rows that a topic stands for: by key, where null or a row kind of -U or -D takes the row away.
+    """Return the rows that a topic represents by key; a null value or row kind -U or -D removes the row.
 
-    Records without a key are rows that only come.
+    Records without a key are insert-only rows.
     """
     consumer = Consumer(
         {
@@ -92,7 +93,7 @@ def fold(servers: str, topic: str, record: Record, *, framed: bool) -> pa.Table:
             elif key is None:
                 come.append(value)  # type: ignore[arg-type] # values are bytes
             elif value is None or message.headers() in _TAKEN_BACK:
-                rows.pop(key, None)  # type: ignore[call-overload] # and so are keys
+                rows.pop(key, None)  # type: ignore[call-overload] # keys are bytes
             else:
                 rows[key] = value  # type: ignore[index,assignment]
     consumer.close()
@@ -103,7 +104,7 @@ def fold(servers: str, topic: str, record: Record, *, framed: bool) -> pa.Table:
 
 
 def _latest(changes: Changes) -> pa.Table:
-    """The last row of every key that is not deleted, or all where there is no key; `arrival` is its place."""
+    """Return the last row of every key that is not deleted, or without a key all rows; `arrival` is the position."""
     table = pa.table(changes.columns).append_column("arrival", pa.array(np.arange(len(changes))))
     if not changes.key:
         return table

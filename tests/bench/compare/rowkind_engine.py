@@ -49,9 +49,9 @@ _MODES: dict[Variant, str] = {
 
 @dataclass(frozen=True)
 class Rowkind:
-    """See `tests.bench.compare.engine.Engine`; `memory` is the job's, and that of the group that it runs in.
+    """See `tests.bench.compare.engine.Engine`.
 
-    `ttl` is the job's.
+    `memory` is the limit of the job and of the control group in which it runs. `ttl` is the job's TTL.
     """
 
     memory: str | None = None
@@ -61,7 +61,7 @@ class Rowkind:
     framed: ClassVar = True
 
     def sql(self, query: Query) -> str:
-        """As it is."""
+        """Return the query unchanged."""
         return query.sql
 
     @contextmanager
@@ -81,7 +81,7 @@ class Rowkind:
 
 
 def job_file(setting: Setting) -> str:
-    """The job of a setting."""
+    """Return the job file of a setting."""
     tables = []
     for name in setting.query.tables:
         table = TABLES[name]
@@ -108,7 +108,7 @@ def job_file(setting: Setting) -> str:
 
 
 class RunningRowkind:
-    """See `tests.bench.compare.engine.Running`: what the metrics of the job say, which count committed batches."""
+    """See `tests.bench.compare.engine.Running`: the values are the job's metrics, which count committed batches."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
@@ -126,11 +126,11 @@ class RunningRowkind:
 
     @property
     def pid(self) -> int:
-        """The driver of the job."""
+        """Return the job's driver process."""
         return self._process.pid
 
     def progress(self) -> Progress:
-        """Rows of committed batches; stages such as `read decode`, all operators of the query together."""
+        """Return the rows of committed batches, and stages such as `read decode`, summed over all operators."""
         stages = defaultdict[str, float](float)
         sums = defaultdict[str, float](float)
         for sample in self._samples():
@@ -141,7 +141,7 @@ class RunningRowkind:
         return Progress(int(sums["rowkind_rows_in_total"]), stages, int(sums[f"{batch}_count"]), sums[f"{batch}_sum"])
 
     def state_bytes(self) -> int:
-        """What the operators keep, as stored."""
+        """Return the size of the operators' state as stored."""
         return int(sum(sample.value for sample in self._samples() if sample.name == "rowkind_state_bytes"))
 
     def _samples(self) -> list[Sample]:
@@ -155,6 +155,6 @@ class RunningRowkind:
             raise EngineError(f"the job has no metrics, {error}:\n" + "".join(self._log[-12:])) from None
 
     def _listen(self) -> None:
-        """Take the log, so that the job is never held up by a full pipe."""
+        """Read the log, so that a full pipe never blocks the job."""
         assert self._process.stderr is not None
         self._log.extend(self._process.stderr)

@@ -1,4 +1,4 @@
-"""The sections of the comparison: what is run for each, and its tables."""
+"""The sections of the comparison: the runs of each, and its tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.bench.compare.windows import WINDOWS
 from tests.bench.compare.workload import Variant
 
 _OF_LATENCY: Mapping[str, Sequence[int]] = {"inner join": (1_000, 5_000, 20_000), "join, top 3": (5_000,)}
-"""Changes a second, by query."""
+"""Changes per second, by query."""
 
 _OF_STATE = ("inner join",)
 _OF_SCALING = ("inner join", "join, top 3")
@@ -28,15 +28,15 @@ _OF_SKEW = ("inner join", "top 3", "aggregate", "join, top 3")
 _OF_MEMORY = ("inner join", "join, top 3")
 _LIMITS = (None, "2g")
 _LATENCY_WARM_UP_SECONDS = 90.0
-"""For so long Java is still compiling what runs three times a second."""
+"""For this long Java still compiles code that runs three times per second."""
 _SMALLEST_STATE = 100_000
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was asked for.
+    """The options of a comparison.
 
-    - `rows`: changes to each table. `keys`: orders in the largest state. `seconds`: for which latency is measured.
+    - `rows`: changes to each table. `keys`: orders in the largest state. `seconds`: how long latency is measured.
     - `runs`: how often throughput is measured; the run with the median rate counts.
     """
 
@@ -49,11 +49,11 @@ class Comparison:
     seconds: float
 
     def chosen(self, of: Sequence[Query], names: Sequence[str] = ()) -> list[Query]:
-        """The queries of a section that were asked for."""
+        """Return the selected queries of a section."""
         return [query for query in of if query in self.queries and (not names or query.name in names)]
 
     def measure(self, engine: Engine, query: Query, variant: Variant, parallelism: int = 2) -> Measured:
-        """The run with the median rate; if a result is wrong, that run."""
+        """Return the run with the median rate; if a result is wrong, that run."""
         runs = [
             self.bench.throughput(engine, query, variant, self.rows, parallelism=parallelism) for _ in range(self.runs)
         ]
@@ -61,40 +61,40 @@ class Comparison:
         return next((run for run in runs if run.wrong), runs[len(runs) // 2])
 
     def note(self, text: str) -> str:
-        """A line under a table."""
+        """Return the note under a table."""
         options = ", ".join(f"{name}={value}" for name, value in self.bench.options.items())
         return f"{text}{f' Flink with {options}.' if options else ''} {page.machine()}."
 
 
 def throughput(comparison: Comparison) -> Iterator[Table]:
-    """Rates, CPU time, memory and state of every query, and where Rowkind's time goes."""
+    """Yield rates, CPU time, memory and state of every query, and the stages of Rowkind's time."""
     yield from _rates(comparison, "append", comparison.chosen(QUERIES), "Append topics")
 
 
 def windows(comparison: Comparison) -> Iterator[Table]:
-    """The same of windows of time, whose rows come once, when they are over."""
+    """Yield the same for event-time windows, whose rows are emitted once, when the windows close."""
     yield from _rates(comparison, "append", comparison.chosen(WINDOWS), "Time windows")
 
 
 def of_nexmark(comparison: Comparison) -> Iterator[Table]:
-    """The same of Nexmark's queries over its events."""
+    """Yield the same for Nexmark's queries over its events."""
     yield from _rates(comparison, "nexmark", comparison.chosen(NEXMARK), "Nexmark")
 
 
 def changelog(comparison: Comparison) -> Iterator[Table]:
-    """The same over keyed topics with updates and deletes."""
+    """Yield the same over keyed topics with updates and deletes."""
     queries = [query for query in comparison.chosen(QUERIES) if not query.appended]
     yield from _rates(comparison, "changelog", queries, "Upsert topics: 60 % new rows, 30 % updates, 10 % deletes")
 
 
 def skewed(comparison: Comparison) -> Iterator[Table]:
-    """The same with few orders that get many payments."""
+    """Yield the same with a few orders that have most of the payments."""
     title = "Append topics, orders of payments by Zipf's law with exponent 1.1"
     yield from _rates(comparison, "skewed", comparison.chosen(QUERIES, _OF_SKEW), title)
 
 
 def scaling(comparison: Comparison) -> Iterator[Table]:
-    """One task against two."""
+    """Compare one task with two."""
     head = ("query", "system", "rows/s, 1 task", "2 tasks", "speed-up", "CPU s/M rows, 1 task", "2 tasks", "result")
     rows = []
     for query in comparison.chosen(QUERIES, _OF_SCALING):
@@ -116,7 +116,7 @@ def scaling(comparison: Comparison) -> Iterator[Table]:
 
 
 def state(comparison: Comparison) -> Iterator[Table]:
-    """What a change costs on states of different sizes."""
+    """Yield the cost of a change with states of different sizes."""
     head = ("query", "orders", "system", "rows/s", "CPU s/M", "peak MB", "state MB", "batch s: median, p99", "result")
     rows = []
     for query in comparison.chosen(QUERIES, _OF_STATE):
@@ -137,9 +137,9 @@ def state(comparison: Comparison) -> Iterator[Table]:
 
 
 def latencies(comparison: Comparison) -> Iterator[Table]:
-    """End to end, at fixed rates, Flink with a checkpoint every second."""
+    """Yield end-to-end latency at fixed rates, with a Flink checkpoint every second."""
     head = ("query", "changes/s", "system", "sent/s", "p50 ms", "p99 ms", "worst ms", "payments seen")
-    # Mini-batches wait for a second before they do anything.
+    # Mini-batches wait for a second before they are processed.
     engines = [engine for engine in comparison.engines if not (isinstance(engine, Flink) and engine.tuned)]
     if any(isinstance(engine, Flink) for engine in engines):
         engines.append(Flink(transactional=True))
@@ -176,7 +176,7 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
 
 
 def memory(comparison: Comparison) -> Iterator[Table]:
-    """Rowkind with a limit on its memory, which is also that of the group that its processes are in."""
+    """Yield Rowkind's figures within a memory limit, which also applies to the control group of its processes."""
     head = ("query", "memory", "rows/s", "CPU s/M", "peak MB", "state MB", "result")
     rows = []
     for query in comparison.chosen(QUERIES, _OF_MEMORY):
@@ -237,7 +237,7 @@ def _rates(comparison: Comparison, variant: Variant, queries: Sequence[Query], t
 
 
 def _stages(spans: dict[str, Span], title: str) -> Table:
-    """Task seconds by stage, a line for each stage."""
+    """Return task seconds by stage, one line per stage."""
     names = sorted({name for span in spans.values() for name in span.stages if not name.startswith("batch ")})
     rows = [[name, *(f"{span.stages.get(name, 0.0):.2f}" for span in spans.values())] for name in names]
     rows.append(["all CPU of the job", *(f"{span.cpu_per_million:.2f}" for span in spans.values())])
@@ -246,7 +246,7 @@ def _stages(spans: dict[str, Span], title: str) -> Table:
 
 
 def _row(head: Sequence[str], labels: Sequence[str], cells: Callable[[], list[str]]) -> list[str]:
-    """A row, also for what could not be measured; shown as soon as it is there."""
+    """Return a row, printed at once; a run that could not be measured is marked FAILED."""
     try:
         row = [*labels, *cells()]
     except EngineError as error:

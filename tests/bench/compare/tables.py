@@ -1,4 +1,4 @@
-"""The tables that are read: orders and payments of `workload`, and people, auctions and bids of `nexmark`."""
+"""The source tables: orders and payments of `workload`, and people, auctions and bids of `nexmark`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Table:
-    """Columns with their types; the primary key, empty if there is none; and the number that says a row's partition.
+    """Columns with their types, the primary key (empty if none), and the number that determines a row's partition.
 
-    The column `ts` has the event's time, of which rows come up to `delay` seconds out of order.
+    The column `ts` has the event time; rows arrive up to `delay` seconds out of order.
     """
 
     columns: Mapping[str, str]
@@ -105,7 +105,7 @@ TABLES: Mapping[str, Table] = {
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of one table in the order in which they are sent; where `deleted`, only the primary key counts."""
+    """Changes of one table in the order in which they are sent; in a delete only the primary key counts."""
 
     table: str
     columns: dict[str, pa.Array]
@@ -117,10 +117,10 @@ class Changes:
         return TABLES[self.table].key
 
     def __len__(self) -> int:
-        """How many changes."""
+        """Return the number of changes."""
         return len(self.deleted)
 
     def slice(self, first: int, last: int) -> Changes:
-        """A part of them."""
+        """Return a part of the changes."""
         columns = {name: column.slice(first, last - first) for name, column in self.columns.items()}
         return Changes(self.table, columns, self.deleted[first:last])

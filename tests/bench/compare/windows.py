@@ -1,7 +1,7 @@
-"""Windows of time over payments and orders, joins within an interval and OVER, in SQL that both systems take.
+"""Event-time windows over payments and orders, interval joins and OVER, in SQL that both systems accept.
 
-A row comes every millisecond, out of order by up to a second, and a thousand items have the payments among them. The
-last ones are Nexmark's q5, q7 and q8 over these tables, q11 is `session`.
+There is one row per millisecond, out of order by up to a second, and the payments are for a thousand items. The last
+queries are Nexmark's q5, q7 and q8 over these tables; q11 is `session`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SLIDING = (
 
 
 def _in_duckdb(slide: int, size: int) -> str:
-    """The payments, each once for every window, in DuckDB."""
+    """Return the payments in DuckDB, each once per window."""
     first = f"TIME_BUCKET(INTERVAL '{slide} seconds', ts)"
     begins = f"[{first} - back * INTERVAL '{slide} seconds' FOR back IN RANGE({size // slide})]"
     inner = f"SELECT *, order_id % 1000 AS item, UNNEST({begins}) AS begins FROM payments"
@@ -53,7 +53,7 @@ def _windowed(
     *,
     tables: tuple[str, ...] = ("payments",),
 ) -> Query:
-    """The last column that is a time says when a window is over; its result is final."""
+    """Return a query with final results; its last TIMESTAMP column is the end of a window."""
     closes = [column for column, type_ in columns.items() if type_.startswith("TIMESTAMP")][-1]
     return Query(name, sql, tables, columns, key, appended=True, closes=closes, oracle=oracle, emit="final")
 
@@ -102,7 +102,7 @@ WINDOWS = (
         "QUALIFY n = MAX(n) OVER (PARTITION BY window_end)",
     ),
     replace(
-        # The join is no window: its rows are corrected as bids come.
+        # The join is not a window: its rows are updated as payments arrive.
         _windowed(
             "q7, highest bid",
             "SELECT p.payment_id, m.ends, p.order_id, p.paid FROM payments AS p JOIN (SELECT MAX(paid) AS most, "

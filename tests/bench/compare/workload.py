@@ -1,12 +1,12 @@
-"""What is put into the topics: orders and the payments for them, the same rows for the same seed.
+"""The data in the topics: orders and their payments, with the same rows for the same seed.
 
-- `append`: every order once, in random order, and payments for uniformly drawn orders. One value in a hundred is NULL.
+- `append`: every order once, in random order, and payments for uniformly drawn orders. 1 % of the values are NULL.
 - `skewed`: the same, but the orders of payments follow Zipf's law with exponent 1.1.
 - `changelog`: keyed upsert topics; of the changes to each table 60 % are new rows, 30 % updates and 10 % deletes.
-- `nexmark`: other tables, of `nexmark`.
+- `nexmark`: the tables of `nexmark`.
 
-There are a tenth as many customers as orders. The partition is the order's id modulo four, so that the changes of one
-order keep their order in both topics. Values are Avro in Confluent's frame, as a registry's clients write them.
+There are a tenth as many customers as orders. The partition is the order's id modulo four, so that the changes of an
+order keep their order in both topics. Values are Avro in Confluent's frame, as registry clients write them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TRANSACTION_MS = 900_000
 
 
 def generate(variant: Variant, orders: int, payments: int, seed: int = 42) -> tuple[Changes, Changes]:
-    """So many changes of orders and of payments."""
+    """Return so many changes of orders and of payments."""
     rng = np.random.default_rng(seed)
     order_ids, orders_deleted = _keys(variant, orders, rng)
     known = int(order_ids.max()) + 1
@@ -47,7 +47,7 @@ def generate(variant: Variant, orders: int, payments: int, seed: int = 42) -> tu
         order_ids = rng.permutation(order_ids)
     customer_of = rng.integers(0, max(1, known // 10), known)
     payment_ids, payments_deleted = _keys(variant, payments, rng)
-    # Of a payment's row everything may change but its order, so that its changes stay in one partition.
+    # A payment may change in every column except its order, so that its changes stay in one partition.
     order_of = _ranks(known, int(payment_ids.max()) + 1, rng) if variant == "skewed" else None
     if order_of is None:
         order_of = rng.integers(0, known, int(payment_ids.max()) + 1)
@@ -63,7 +63,7 @@ def generate(variant: Variant, orders: int, payments: int, seed: int = 42) -> tu
         "order_id": pa.array(order_of[payment_ids]),
         "paid": _with_nulls(rng.random(payments) * 500, rng),
         "method": _with_nulls(_METHODS[rng.integers(0, len(_METHODS), payments)], rng),
-        # All different and out of order by up to a second, so that the last by time is seldom the last to arrive.
+        # All different and out of order by up to a second, so that the last by time is rarely the last to arrive.
         "ts": times(np.arange(payments) // 1000 * 1000 + _shuffled(payments, rng)),
     }
     return (
@@ -73,7 +73,7 @@ def generate(variant: Variant, orders: int, payments: int, seed: int = 42) -> tu
 
 
 def create_topic(servers: str, name: str, partitions: int = PARTITIONS) -> None:
-    """Make an empty topic."""
+    """Create an empty topic."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 4})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
 
@@ -108,9 +108,10 @@ Sent = tuple[bytes | None, bytes | None, list[tuple[str, bytes]] | None, int]
 
 
 def records(registry: FolderRegistry, topic: str, variant: Variant, changes: Changes) -> Iterator[Sent]:
-    """Key, value, headers and partition of every record.
+    """Yield key, value, headers and partition of every record.
 
-    The keys of upsert topics are bare Avro, for which a tombstone's header names the schema: so both systems read them.
+    The keys of upsert topics are Avro without a frame; a tombstone's header names their schema. Both systems can read
+    them.
     """
     record = Record.of(TABLES[changes.table].columns, name=changes.table)
     values = frame(registry.register(f"{topic}-value", record), encode(record, changes.columns)).to_pylist()
@@ -127,7 +128,7 @@ def records(registry: FolderRegistry, topic: str, variant: Variant, changes: Cha
 
 
 def _keys(variant: Variant, count: int, rng: np.random.Generator) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """The primary key of each change, and whether it is a delete. Later changes draw from the rows before them."""
+    """Return the primary key of each change, and whether it is a delete; changes refer to rows before them."""
     if variant != "changelog":
         return np.arange(count), np.zeros(count, np.bool_)
     drawn = rng.random(count)
@@ -139,7 +140,7 @@ def _keys(variant: Variant, count: int, rng: np.random.Generator) -> tuple[Ids, 
 
 
 def _ranks(known: int, count: int, rng: np.random.Generator) -> Ids:
-    """Ids by Zipf's law; which id has which rank is random."""
+    """Return ids by Zipf's law, with a random id for each rank."""
     weights = np.cumsum(np.arange(1, known + 1, dtype=np.float64) ** -_EXPONENT)
     ranks = np.searchsorted(weights, rng.random(count) * weights[-1])
     return rng.permutation(known)[ranks]
@@ -150,10 +151,10 @@ def _with_nulls(values: npt.NDArray[np.generic], rng: np.random.Generator) -> pa
 
 
 def _shuffled(count: int, rng: np.random.Generator) -> Ids:
-    """0 to 999 in random order for every thousand."""
+    """Return 0 to 999 in random order for every thousand."""
     return np.argsort(rng.random((-(-count // 1000), 1000)), axis=1).ravel()[:count]
 
 
 def times(milliseconds: Ids) -> pa.Array:
-    """So long after the first event."""
+    """Return timestamps at these offsets from the first event."""
     return pa.array(_FIRST_TIME + milliseconds).cast(pa.timestamp("ms", "UTC"))

@@ -1,4 +1,4 @@
-// The API server of Kubernetes, as its own main package starts it: for tests, where no binary can be downloaded.
+// The API server of Kubernetes, started as its own main package does, for tests that cannot download binaries.
 package main
 
 import (

@@ -1,7 +1,7 @@
-"""Starts a KRaft broker whose settings come from the environment, as in the apache/kafka image.
+"""Start a KRaft broker whose settings come from the environment, as in the apache/kafka image.
 
-`KAFKA_NODE_ID=1` becomes `node.id=1`: the prefix goes, letters become small, `_` a dot, `__` an underscore and `___` a
-dash. `CLUSTER_ID` names the cluster. Settings that the environment does not give are those of a lone broker.
+`KAFKA_NODE_ID=1` becomes `node.id=1`: the prefix is removed, letters become lower-case, `_` becomes a dot, `__` an
+underscore and `___` a dash. `CLUSTER_ID` is the id of the cluster. Missing settings are those of a single broker.
 """
 
 import os
@@ -26,13 +26,13 @@ ALONE = {
 
 
 def setting(variable: str) -> str:
-    """The broker's name for an environment variable that begins with KAFKA_."""
+    """Return the broker's name for an environment variable that begins with KAFKA_."""
     name = variable.removeprefix("KAFKA_").lower()
     return name.replace("___", "\0").replace("__", "\1").replace("_", ".").replace("\0", "-").replace("\1", "_")
 
 
 def main() -> None:
-    """Write the settings, format the log folder on the first start, and become the broker."""
+    """Write the settings, format the log folder on the first start, and replace this process by the broker."""
     given = {
         setting(name): value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""Random Avro schemas, values and evolutions of schemas, and fastavro's opinion on them."""
+"""Random Avro schemas, values and schema evolutions, and fastavro's reading and writing of them."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ SCALARS: list[Any] = [
 
 
 class Samples:
-    """A source of random schemas and values; the same seed gives the same ones."""
+    """A source of random schemas and values; equal seeds give equal samples."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self._names = 0
 
     def name(self, prefix: str) -> str:
-        """A name that was not given before."""
+        """Return a name that has not been used before."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def type(self, depth: int = 2) -> Any:
-        """A schema, nested at most `depth` deep, in about half of all cases nullable."""
+        """Return a schema nested at most `depth` deep; about half of the schemas are nullable."""
         base = self.base(depth)
         if isinstance(base, list) or base == "null":
             return base
         return self.random.choice([base, base, ["null", base], [base, "null"]])
 
     def base(self, depth: int) -> Any:
-        """A schema that is not nullable."""
+        """Return a schema that is not nullable."""
         kinds = (
             ["scalar"] * 8 + ["enum", "fixed", "decimal"] + ["array", "map", "record", "union", "null"] * (depth > 0)
         )
@@ -80,7 +80,7 @@ class Samples:
                 return "null"
 
     def named(self, kind: str) -> dict[str, Any]:
-        """A named type that is no record."""
+        """Return a named type other than a record."""
         match kind:
             case "enum":
                 return {"type": "enum", "name": self.name("Enum"), "symbols": ["A", "B", "LONGER"]}
@@ -93,12 +93,12 @@ class Samples:
                 return {"type": "fixed", "name": name, "size": size, **logical}
 
     def record(self, columns: int, depth: int = 2) -> dict[str, Any]:
-        """A record of so many columns."""
+        """Return a record with the given number of columns."""
         fields = [{"name": f"f{i}", "type": self.type(depth)} for i in range(columns)]
         return {"type": "record", "name": self.name("Record"), "fields": fields}
 
     def value(self, schema: Any) -> Any:
-        """A value as fastavro takes it."""
+        """Return a random value in the form that fastavro takes."""
         if isinstance(schema, list):
             branch = self.random.choice(schema)
             value = self.value(branch)
@@ -121,7 +121,7 @@ class Samples:
                 return self.primitive(kind)
 
     def primitive(self, kind: str) -> Any:
-        """A value of a primitive type."""
+        """Return a value of a primitive type."""
         match kind:
             case "boolean":
                 return self.random.random() < 0.5
@@ -141,7 +141,7 @@ class Samples:
                 return None
 
     def logical(self, schema: dict[str, Any]) -> Any:
-        """A value of a logical type."""
+        """Return a value of a logical type."""
         match schema["logicalType"]:
             case "decimal":
                 digits = self.random.randint(0, schema["precision"])
@@ -164,22 +164,22 @@ class Samples:
                 return "123e4567-e89b-12d3-a456-426614174000"
 
     def integer(self, bits: int) -> int:
-        """A number of any magnitude, often at the edge of a varint's length."""
+        """Return an integer of any magnitude, often at the edge of a varint length."""
         most = self.random.choice([6, 7, 13, 14, 20, 27, 31, 35, 42, 48, 49, 55, 56, 62, 63])
         bound = 1 << min(bits, most)
         return self.random.choice([bound - 1, -bound, self.random.randrange(-bound, bound)])
 
     def real(self) -> float:
-        """A number, often one of the odd ones."""
+        """Return a float, often a special one: signed zero, infinity or NaN."""
         return self.random.choice([0.0, -0.0, math.inf, -math.inf, math.nan, 1.5, -2.25, self.random.gauss(0, 1e6)])
 
     def length(self) -> int:
-        """The length of a text."""
+        """Return a random length for a string or a byte string."""
         return self.random.choice([0, 1, 3, 12, 13, 70, 200])
 
 
 def packed(schema: Any, values: list[Any], before: int = 0, after: int = 0) -> pa.BinaryArray:
-    """The values as fastavro writes them; a slice out of the middle of a larger array if asked for."""
+    """Return the values as fastavro writes them, as a slice of a larger array if `before` or `after` is given."""
     parsed = fastavro.parse_schema(schema)
     rows = []
     for value in values:
@@ -190,7 +190,7 @@ def packed(schema: Any, values: list[Any], before: int = 0, after: int = 0) -> p
 
 
 def unpacked(schema: Any, payloads: pa.BinaryArray) -> list[Any]:
-    """The rows as fastavro reads them, with the types that Arrow gives."""
+    """Return the rows as fastavro reads them, with values in the form of `comparable_value`."""
     parsed = fastavro.parse_schema(schema)
     rows = []
     for payload in payloads.to_pylist():
@@ -201,14 +201,17 @@ def unpacked(schema: Any, payloads: pa.BinaryArray) -> list[Any]:
 
 
 def resolved(schema: Any, payloads: pa.BinaryArray, reader: Any) -> list[Any]:
-    """The rows as fastavro reads them with a reader's schema; written once more, for it does not round to a float."""
+    """Return the rows as fastavro reads them with a reader's schema.
+
+    The rows are written and read once more, because fastavro does not round to a float.
+    """
     parsed, wanted = fastavro.parse_schema(schema), fastavro.parse_schema(reader)
     rows = [fastavro.schemaless_reader(io.BytesIO(payload), parsed, wanted) for payload in payloads.to_pylist()]
     return unpacked(reader, packed(reader, rows))
 
 
 def rows_of(record: Record, columns: dict[str, pa.Array], rows: int) -> list[Any]:
-    """Arrow columns as rows, with values as fastavro has them."""
+    """Return Arrow columns as rows, with values in fastavro's form."""
     lists = {name: column.to_pylist() for name, column in columns.items()}
     return [
         comparable_value({field.name: plain(field.type, lists[field.name][i]) for field in record.fields})
@@ -217,7 +220,7 @@ def rows_of(record: Record, columns: dict[str, pa.Array], rows: int) -> list[Any
 
 
 def plain(type_: Type, value: Any) -> Any:
-    """An Arrow value as fastavro has it."""
+    """Return an Arrow value in fastavro's form."""
     if value is None:
         return None
     match type_.kind:
@@ -234,7 +237,7 @@ def plain(type_: Type, value: Any) -> Any:
 
 
 def comparable_value(value: Any) -> Any:
-    """A value of which equal ones are equal: NaN, signed zeros, UUIDs and decimals included."""
+    """Return a form of the value that compares equal for equal values: NaN, signed zeros, UUIDs and decimals too."""
     match value:
         case dict():
             return {key: comparable_value(item) for key, item in value.items()}
@@ -251,7 +254,7 @@ def comparable_value(value: Any) -> Any:
 
 
 def without_logical(schema: Any) -> Any:
-    """The same schema without logical types, whose values fastavro would refuse out of their range."""
+    """Return the schema without logical types, whose out-of-range values fastavro would refuse."""
     if isinstance(schema, list):
         return [without_logical(branch) for branch in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""The columnar codec against fastavro, on random schemas and values and on broken rows."""
+"""The columnar codec compared with fastavro, on random schemas and values and on broken rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TWO_DIGITS = {"type": "bytes", "logicalType": "decimal", "precision": 2}
 
 
 def sample(seed: int, rows: int = 40) -> tuple[dict[str, Any], Record, pa.BinaryArray]:
-    """A random schema and packed rows of it, as a slice of a larger array."""
+    """Return a random schema, and packed rows of it as a slice of a larger array."""
     samples = Samples(seed)
     schema = samples.record(samples.random.randint(1, 7))
     values = [samples.value(schema) for _ in range(rows)]
@@ -32,7 +32,7 @@ def sample(seed: int, rows: int = 40) -> tuple[dict[str, Any], Record, pa.Binary
 
 
 def single(type_: Any) -> Record:
-    """A record of one column `f`."""
+    """Return a record with one column `f`."""
     return Record.parse({"type": "record", "name": "R", "fields": [{"name": "f", "type": type_}]})
 
 
@@ -42,7 +42,7 @@ def columns_of(decoded: codec.Decoded) -> dict[str, pa.Array]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_decoding_gives_what_fastavro_reads(seed: int) -> None:
-    """Every column of every row has the value that fastavro reads, and the Arrow type that the schema says."""
+    """Every column of every row has the value that fastavro reads and the Arrow type that the schema defines."""
     schema, record, payloads = sample(seed)
     decoded = codec.read(record, payloads)
     columns = columns_of(decoded)
@@ -65,7 +65,7 @@ def test_fastavro_reads_what_was_encoded(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_assembling_takes_fields_in_any_order_and_makes_them_nullable(seed: int) -> None:
-    """Fields taken over packed, in another order, nullable, or from columns, are read by fastavro with their values."""
+    """Payloads read by fastavro have the right values in reordered, nullable and replaced fields."""
     schema, record, payloads = sample(seed)
     picks = random.Random(seed)
     names = picks.sample(record.names, picks.randint(1, len(record.names)))
@@ -80,7 +80,7 @@ def test_assembling_takes_fields_in_any_order_and_makes_them_nullable(seed: int)
 
 @pytest.mark.parametrize("seed", SEEDS[:20])
 def test_two_rows_in_one_are_rows_of_the_records_in_one(seed: int) -> None:
-    """Payloads put one behind the other, or a row of NULLs behind one, are rows of the concatenated record."""
+    """Concatenated payloads, or a payload followed by a row of NULLs, are rows of the concatenated record."""
     schema, record, payloads = sample(seed)
     other = record.rename({name: f"right_{name}" for name in record.names}).nullable()
     right = codec.read(record, payloads).assemble(other, record.names)
@@ -94,7 +94,7 @@ def test_two_rows_in_one_are_rows_of_the_records_in_one(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS[:30])
 def test_broken_rows_are_marked_and_never_raise(seed: int) -> None:
-    """Rows cut off or with bits turned over are bad, or else fastavro reads the same in them; good rows stay good."""
+    """A truncated or damaged row is bad, or fastavro reads the same values from it; intact rows stay good."""
     schema, record, payloads = sample(seed)
     picks = random.Random(seed)
     rows = []
@@ -127,7 +127,7 @@ def test_broken_rows_are_marked_and_never_raise(seed: int) -> None:
 
 
 def test_truncating_a_row_anywhere_makes_it_bad() -> None:
-    """Each proper beginning of a row is bad, and so is a row with a byte too many."""
+    """Each proper prefix of a row is bad, and so is a row with an extra byte."""
     record = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "tags": "ARRAY<STRING>", "price": "DECIMAL(10,2)"})
     row = codec.encode(
         record,
@@ -140,38 +140,38 @@ def test_truncating_a_row_anywhere_makes_it_bad() -> None:
     )[0].as_py()
     decoded = codec.read(record, pa.array([row[:length] for length in range(len(row))] + [row, row + b"\x00"]))
     assert decoded.bad.tolist() == [True] * len(row) + [False, True]
-    assert decoded.reason(0) == "field 'id': the row ends in the middle of it"
+    assert decoded.reason(0) == "field 'id': the row ends before the value is complete"
     assert decoded.reason(len(row) + 1) == "bytes are left over after the last field"
 
 
 @pytest.mark.parametrize(
     ("type_", "payload", "reason"),
     [
-        ("boolean", b"\x02", "its boolean is neither 0 nor 1"),
-        ("int", b"\xff\xff\xff\xff\x1f", "its number takes more than 32 bits"),
-        ("long", b"\xff" * 9 + b"\x02", "its number takes more than 64 bits"),
-        ("long", b"\xff" * 11, "its number takes more than 64 bits"),
-        (["null", "int"], b"\x04\x02", "its union has no such branch"),
-        (["int", "string", "null"], b"\x06", "its union has no such branch"),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "its enum has no such symbol"),
-        ("string", b"\x01", "its length is negative"),
-        ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "the row ends in the middle of it"),
-        ("string", b"\x04\xff\xfe", "its text is not valid UTF-8"),
-        ({"type": "array", "items": "string"}, b"\x02\x02\xff\x00", "its text is not valid UTF-8"),
-        ({"type": "map", "values": "int"}, b"\x02\x02\xff\x02\x00", "its text is not valid UTF-8"),
-        (NULLS, b"\xfe\xff\xff\xff\x7f\x00", "its number of items is larger than the row can contain"),
+        ("boolean", b"\x02", "the boolean is neither 0 nor 1"),
+        ("int", b"\xff\xff\xff\xff\x1f", "the number has more than 32 bits"),
+        ("long", b"\xff" * 9 + b"\x02", "the number has more than 64 bits"),
+        ("long", b"\xff" * 11, "the number has more than 64 bits"),
+        (["null", "int"], b"\x04\x02", "the union has no branch with this number"),
+        (["int", "string", "null"], b"\x06", "the union has no branch with this number"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "the enum has no symbol with this number"),
+        ("string", b"\x01", "the length is negative"),
+        ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "the row ends before the value is complete"),
+        ("string", b"\x04\xff\xfe", "the text is not valid UTF-8"),
+        ({"type": "array", "items": "string"}, b"\x02\x02\xff\x00", "the text is not valid UTF-8"),
+        ({"type": "map", "values": "int"}, b"\x02\x02\xff\x02\x00", "the text is not valid UTF-8"),
+        (NULLS, b"\xfe\xff\xff\xff\x7f\x00", "the number of items is larger than the row can contain"),
         (
             {"type": "array", "items": "int"},
             b"\x80\x80\x80\x80\x02",
-            "its number of items is larger than the row can contain",
+            "the number of items is larger than the row can contain",
         ),
-        (TWO_DIGITS, b"\x02\x64", "its decimal has more digits"),
-        (TWO_DIGITS, b"\x22" + b"\x01" * 17, "its decimal has more digits"),
-        ({"type": "int", "logicalType": "time-millis"}, b"\x01", "its time is out of range"),
+        (TWO_DIGITS, b"\x02\x64", "the decimal has more digits"),
+        (TWO_DIGITS, b"\x22" + b"\x01" * 17, "the decimal has more digits"),
+        ({"type": "int", "logicalType": "time-millis"}, b"\x01", "the time is out of range"),
     ],
 )  # fmt: skip
 def test_every_fault_has_its_reason(type_: Any, payload: bytes, reason: str) -> None:
-    """A row that the schema does not allow is bad, says why, and leaves its neighbour alone."""
+    """A row that violates the schema is bad and gives the reason."""
     record = single(type_)
     decoded = codec.read(record, pa.array([payload, b"\xff" * 12], pa.binary()))
     column = decoded.column("f")
@@ -182,7 +182,7 @@ def test_every_fault_has_its_reason(type_: Any, payload: bytes, reason: str) -> 
 
 
 def test_a_null_payload_is_bad() -> None:
-    """An Arrow null among the payloads is a row without a value."""
+    """A null payload is reported as a row without a value."""
     record = Record.of({"a": "INT NOT NULL"})
     decoded = codec.read(record, pa.array([b"\x02", None, b"\x04"], pa.binary()))
     assert decoded.bad.tolist() == [False, True, False]
@@ -191,7 +191,7 @@ def test_a_null_payload_is_bad() -> None:
 
 
 def test_no_rows_and_no_columns() -> None:
-    """Zero rows of some columns, and some rows of zero columns, work everywhere."""
+    """Zero rows with some columns, and some rows with zero columns, are supported everywhere."""
     record = Record.of({"a": "INT NOT NULL", "b": "ARRAY<STRING>", "c": "DECIMAL(10,2)", "d": "STRUCT<x: INT>"})
     empty = codec.read(record, pa.array([], pa.binary()))
     columns = columns_of(empty)
@@ -205,7 +205,7 @@ def test_no_rows_and_no_columns() -> None:
 
 
 def test_blocks_with_sizes_and_several_blocks_are_read() -> None:
-    """Arrays in several blocks, with and without their byte size before them, are one array each."""
+    """An array in several blocks, with or without a byte size before each, is read as one array."""
     record = Record.parse(
         {"type": "record", "name": "R", "fields": [{"name": "f", "type": {"type": "array", "items": "int"}}]}
     )
@@ -215,7 +215,7 @@ def test_blocks_with_sizes_and_several_blocks_are_read() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_long_arrays_of_a_few_rows_are_walked_as_others_are(seed: int) -> None:
-    """One row with many items, whatever these are, is read as fastavro reads it; cut off anywhere it is bad."""
+    """A row with many items of any type is read as fastavro reads it; every truncation of it is bad."""
     samples = Samples(seed)
     record_schema = samples.record(2, 1)
     items = samples.random.choice([samples.type(1), record_schema, ["null", record_schema]])
@@ -237,7 +237,7 @@ def test_long_arrays_of_a_few_rows_are_walked_as_others_are(seed: int) -> None:
 
 
 def test_a_record_inside_itself_is_handed_on_and_bounded_in_depth() -> None:
-    """A list of records is skipped and carried packed; one that is too deep is bad instead of a stack overflow."""
+    """A recursive record is carried packed; a row that is nested too deeply is bad and does not overflow the stack."""
     node = {
         "type": "record",
         "name": "Node",
@@ -260,18 +260,18 @@ def test_a_record_inside_itself_is_handed_on_and_bounded_in_depth() -> None:
 def test_a_null_where_none_may_be_is_refused_by_name() -> None:
     """Encoding NULL into a NOT NULL column raises with the column's name; from a packed field it makes the row bad."""
     record = Record.of({"a": "INT NOT NULL"})
-    with pytest.raises(EncodeError, match="column 'a' is NOT NULL but is NULL in 1 of 2 rows"):
+    with pytest.raises(EncodeError, match="column 'a' is NOT NULL, but its value is NULL in 1 of 2 rows"):
         codec.encode(record, {"a": pa.array([1, None], pa.int32())})
     with pytest.raises(EncodeError, match="'a' is NOT NULL"):
         codec.null_row(record)
     decoded = codec.read(record.nullable(), pa.array([b"\x00", b"\x02\x02"]))
     assert decoded.assemble(record, ["a"]).to_pylist() == [b"", b"\x02"]
     assert decoded.bad.tolist() == [True, False]
-    assert decoded.reason(0) == "field 'a': it is NULL in a column that is NOT NULL"
+    assert decoded.reason(0) == "field 'a': the value is NULL, but the column is NOT NULL"
 
 
 def test_columns_of_a_near_type_are_cast_and_others_refused() -> None:
-    """What Arrow casts without loss is taken; a number that does not fit and an unknown enum symbol are refused."""
+    """Columns that Arrow can cast without loss are accepted; an overflow and an unknown enum symbol are refused."""
     record = Record.of({"a": "INT NOT NULL", "b": "DECIMAL(5,2)", "c": "TIMESTAMP"})
     columns = {
         "a": pa.array([7], pa.int64()),
@@ -297,6 +297,6 @@ def test_nanoseconds_keep_their_digits() -> None:
 
 
 def test_an_unknown_column_is_refused_with_the_known_ones() -> None:
-    """Asking for a column that is not there names those that are."""
+    """The error for an unknown column lists the known ones."""
     with pytest.raises(SchemaError, match=r"no column 'x'; it has a, b"):
         codec.read(Record.of({"a": "INT", "b": "INT"}), pa.array([], pa.binary())).column("x")

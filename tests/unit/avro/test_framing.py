@@ -15,7 +15,7 @@ OTHER = uuid.UUID(int=0)
 
 
 def test_ids_and_guids_are_told_apart() -> None:
-    """Rows with an id and rows with a GUID are sorted by schema, their payloads cut off behind it."""
+    """Rows with an ID and rows with a GUID are grouped by schema, and the prefix is removed from their payloads."""
     rows = [
         b"\x00" + struct.pack(">I", 100001) + b"one",
         b"\x01" + GUID.bytes + b"two",
@@ -30,7 +30,7 @@ def test_ids_and_guids_are_told_apart() -> None:
 
 
 def test_rows_without_a_readable_frame_are_bad() -> None:
-    """Each bad row says why and has an empty payload; its neighbours are read."""
+    """Each bad row has a reason and an empty payload; the other rows are read."""
     framed = split(pa.array([b'{"a": 1}', b"", b"\x00\x00\x00", b"\x01abc", None, b"\x00\x00\x00\x00\x01x"]))
     assert framed.bad.tolist() == [True] * 5 + [False]
     assert framed.schema.tolist() == [-1] * 5 + [0]
@@ -44,7 +44,7 @@ def test_rows_without_a_readable_frame_are_bad() -> None:
 
 
 def test_a_header_counts_for_more_than_the_value() -> None:
-    """Where the header names the schema, the whole value is payload; elsewhere the value's own prefix counts."""
+    """If a header names the schema, the whole value is the payload; otherwise the value's own prefix is used."""
     values = pa.array([b"\x00bare", b"\x00\x00\x00\x00\x07own", b"bare too", b"x"])
     headers = pa.array([b"\x01" + GUID.bytes, None, b"\x00\x00\x00\x00\x08", b"\x05"])
     framed = split(values, headers)
@@ -54,7 +54,7 @@ def test_a_header_counts_for_more_than_the_value() -> None:
 
 
 def test_plain_avro_has_no_frame() -> None:
-    """With framing "none" the declared schema holds for every row that has a value."""
+    """With framing "none", the declared schema applies to every row that has a value."""
     framed = split(pa.array([b"\x00abc", None]), framing="none")
     assert framed.schemas == (None,)
     assert framed.schema.tolist() == [0, -1]
@@ -62,7 +62,7 @@ def test_plain_avro_has_no_frame() -> None:
 
 
 def test_framing_and_splitting_are_inverse() -> None:
-    """What is framed splits into the id and the same payloads; null stays null."""
+    """Framed payloads split into the ID and the same payloads; null stays null."""
     payloads = pa.array([b"a", b"", b"abc" * 100])
     framed = split(frame(42, payloads))
     assert framed.schemas == (42,)
@@ -71,7 +71,7 @@ def test_framing_and_splitting_are_inverse() -> None:
 
 
 def test_no_rows() -> None:
-    """An empty column splits into nothing."""
+    """An empty column splits into no payloads and no schemas."""
     framed = split(pa.array([], pa.binary()))
     assert len(framed.payload) == len(framed.schema) == 0
     assert framed.schemas == ()

@@ -1,4 +1,4 @@
-"""Comparable bytes against the order and the equality of SQL."""
+"""Comparable bytes against the order and equality of SQL."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COLUMNS: dict[str, pa.Array] = {
 
 
 def plain(column: pa.Array) -> list[Any]:
-    """Values that Python orders as SQL does."""
+    """Return values that Python orders as SQL does."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     values = column.to_pylist()
@@ -53,7 +53,7 @@ def plain(column: pa.Array) -> list[Any]:
 
 
 def compare(left: Any, right: Any, *, descending: bool, nulls_first: bool) -> int:
-    """-1, 0 or 1 as SQL orders two values."""
+    """Return -1, 0 or 1, as SQL orders two values."""
     if left is None or right is None:
         if left is right:
             return 0
@@ -70,7 +70,7 @@ def sign_of(left: bytes, right: bytes) -> int:
 @pytest.mark.parametrize("nulls_first", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_bytes_compare_as_the_values_do(name: str, nulls_first: bool, descending: bool) -> None:
-    """For every two values of a type, NULL included, the bytes compare, and are equal, as SQL has it."""
+    """For every two values of a type, including NULL, the bytes compare as SQL orders the values."""
     column = COLUMNS[name]
     packed = comparable(column, descending=descending, nulls_first=nulls_first).to_pylist()
     values = plain(column)
@@ -81,7 +81,7 @@ def test_bytes_compare_as_the_values_do(name: str, nulls_first: bool, descending
 
 @pytest.mark.parametrize("seed", range(20))
 def test_several_columns_compare_like_the_tuple(seed: int) -> None:
-    """The bytes of several columns, each in its own direction, one behind the other, sort rows like their tuples."""
+    """The concatenated bytes of several columns, each with its own direction, sort rows like their tuples."""
     picks = random.Random(seed)
     names = picks.choices(list(COLUMNS), k=picks.randint(2, 4))
     rows = 40
@@ -107,7 +107,7 @@ def test_several_columns_compare_like_the_tuple(seed: int) -> None:
 
 
 def test_numbers_and_times_of_different_width_agree() -> None:
-    """INT equals BIGINT, FLOAT equals DOUBLE, times and timestamps agree across their units."""
+    """INT equals BIGINT, FLOAT equals DOUBLE, and times and timestamps are equal across units."""
     whole = [-5, 0, 7, None]
     for narrow, wide in [
         (pa.int8(), pa.int64()),
@@ -128,7 +128,7 @@ def test_numbers_and_times_of_different_width_agree() -> None:
 
 
 def test_slices_and_empty_columns() -> None:
-    """A slice gives the bytes of its own rows; no rows give no bytes."""
+    """A slice has the bytes of its own rows; an empty slice has none."""
     for column in COLUMNS.values():
         assert comparable(column.slice(1, 2)).to_pylist() == comparable(column).to_pylist()[1:3]
         assert len(comparable(column.slice(0, 0))) == 0
@@ -136,7 +136,7 @@ def test_slices_and_empty_columns() -> None:
 
 
 def test_all_encodings_of_nan_are_one_value() -> None:
-    """NaN with any sign and payload has the same bytes, above infinity."""
+    """NaNs of any sign and payload have the same bytes, and sort above infinity."""
     bits = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001], np.uint64)
     packed = comparable(pa.array(np.append(bits.view(np.float64), np.inf))).to_pylist()
     assert packed[0] == packed[1] == packed[2] > packed[3]

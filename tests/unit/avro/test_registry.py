@@ -1,4 +1,4 @@
-"""Both registries by the same tests, and the errors of each."""
+"""Both kinds of registry against the same tests, and the errors of each kind."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Registry:
 
 
 def mock() -> ConfluentRegistry:
-    """A Confluent registry on the client's own mock, not shared with other tests."""
+    """Return a Confluent registry on the client's own mock, not shared with other tests."""
     return ConfluentRegistry({"url": f"mock://{uuid.uuid4()}"})
 
 
 def test_what_is_registered_is_found_by_id_and_as_the_latest(registry: Registry) -> None:
-    """Registering the same schema twice gives one id; a second version becomes the latest and leaves the first."""
+    """Registering a schema twice gives one ID; a second version becomes the latest, and the first stays readable."""
     first = registry.register("orders-value", ORDERS)
     assert registry.register("orders-value", ORDERS) == first
     assert registry.latest("orders-value") == ORDERS
@@ -58,7 +58,7 @@ def test_keys_that_are_no_records_are_registered_as_they_are(registry: Registry)
 
 
 def test_unknown_ids_and_subjects_have_errors_of_their_own(registry: Registry) -> None:
-    """The message says what is unknown and where it was looked for."""
+    """The error names the unknown ID or subject."""
     with pytest.raises(UnknownSchemaError, match="no schema has the id 123456"):
         registry.schema_by_id(123456)
     with pytest.raises(UnknownSchemaError, match="89791762"):
@@ -68,19 +68,19 @@ def test_unknown_ids_and_subjects_have_errors_of_their_own(registry: Registry) -
 
 
 def test_names_that_no_other_reader_accepts_are_not_registered(registry: Registry) -> None:
-    """A column whose name is no Avro name is refused before it is stored."""
+    """A column whose name is not a valid Avro name is refused before the schema is stored."""
     with pytest.raises(SchemaError, match=r"the name 'o\.id', which Avro does not allow"):
         registry.register("odd", Record("Odd", (Field("o.id", Type.of("INT")),)))
 
 
 def test_registries_pickle_as_their_settings(registry: Registry) -> None:
-    """A copy that went to another process knows the same schemas."""
+    """A registry that is pickled and loaded again finds the same schemas."""
     number = registry.register("orders-value", ORDERS)
     assert pickle.loads(pickle.dumps(registry)).schema_by_id(number) == ORDERS
 
 
 def test_a_folder_is_read_and_written_by_its_file_names(tmp_path: Path) -> None:
-    """Versions are files; other files and other subjects with a like name do not count; nothing else is left over."""
+    """Each version is one file; other files and subjects with similar names are ignored, and no other file remains."""
     registry = FolderRegistry(tmp_path)
     registry.register("orders", ORDERS)
     registry.register("orders", WIDER)
@@ -94,7 +94,7 @@ def test_a_folder_is_read_and_written_by_its_file_names(tmp_path: Path) -> None:
 
 
 def test_ids_of_a_folder_depend_on_the_schema_alone(tmp_path: Path) -> None:
-    """Documentation, spelling and the folder do not matter; a logical type does. The figure must never change."""
+    """The ID ignores documentation, spelling and folder, but not a logical type; this number must never change."""
     text = '{"type": "record", "name": "T", "doc": "…", "fields": [{"name": "a", "doc": "…", "type": {"type": "int"}}]}'
     record = Record.parse(text)
     assert identify(record)[0] == identify(Record.parse(record.to_json()))[0] == 1498937231
@@ -105,7 +105,7 @@ def test_ids_of_a_folder_depend_on_the_schema_alone(tmp_path: Path) -> None:
 
 
 def test_processes_that_register_at_once_lose_nothing(tmp_path: Path) -> None:
-    """Many writers of many versions end with one file for each schema."""
+    """Concurrent writers of many versions leave exactly one file for each schema."""
     records = [Record.of({f"c{i}": "INT"}, name="T") for i in range(6)]
     threads = [
         threading.Thread(target=lambda: [FolderRegistry(tmp_path).register("t", record) for record in records])
@@ -120,7 +120,7 @@ def test_processes_that_register_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_schemas_that_refer_to_others_are_read() -> None:
-    """A schema registered with references is put together from them."""
+    """A schema registered with references is resolved to one complete schema."""
     registry = mock()
     client = registry._session.client
     inner = '{"type": "record", "name": "x.Money", "fields": [{"name": "amount", "type": "long"}]}'
@@ -131,7 +131,7 @@ def test_schemas_that_refer_to_others_are_read() -> None:
 
 
 def test_schemas_of_another_kind_are_refused() -> None:
-    """A JSON schema under an id is named as such."""
+    """A JSON schema is refused with its type."""
     registry = mock()
     number = registry._session.client.register_schema("j", Schema("{}", "JSON"))
     with pytest.raises(RegistryError, match="has type JSON; only Avro is supported"):
@@ -139,21 +139,21 @@ def test_schemas_of_another_kind_are_refused() -> None:
 
 
 def test_an_unreachable_registry_says_so() -> None:
-    """Nobody listens: the message has the address and what to do."""
+    """If the registry does not answer, the error has its address and what to check."""
     registry = ConfluentRegistry({"url": "http://127.0.0.1:9", "max.retries": 0, "timeout": 5})
     with pytest.raises(RegistryUnreachableError, match=r"http://127\.0\.0\.1:9 cannot be reached.*Check registry\.url"):
         registry.latest("orders")
 
 
 def test_wrong_settings_are_an_error_of_the_registry() -> None:
-    """A setting that the client does not know is named."""
+    """The error names a setting that the client does not know."""
     with pytest.raises(RegistryError, match=r"basic\.auth\.usr"):
         ConfluentRegistry({"url": "http://localhost:1", "basic.auth.usr": "x"})
 
 
 @pytest.fixture
 def answering() -> Iterator[Callable[[int, int, str], str]]:
-    """Starts registries that answer everything with one error; gives their addresses."""
+    """Start registries that answer every request with one error; return their addresses."""
     servers: list[HTTPServer] = []
 
     def start(status: int, code: int, message: str) -> str:
@@ -167,10 +167,10 @@ def answering() -> Iterator[Callable[[int, int, str], str]]:
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_POST = do_GET  # noqa: N815 the server's own name
+            do_POST = do_GET  # noqa: N815 the base class's name
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         server = HTTPServer(("127.0.0.1", 0), Answer)
         servers.append(server)
@@ -196,7 +196,7 @@ def answering() -> Iterator[Callable[[int, int, str], str]]:
 def test_answers_of_the_registry_become_errors_of_ours(
     answering: Callable[[int, int, str], str], status: int, code: int, error: type[RegistryError]
 ) -> None:
-    """Each status that a registry answers with has its error, with the registry's own words in it."""
+    """Each error status of a registry becomes its own exception, with the registry's message or a hint on logins."""
     url = answering(status, code, "because")
     with pytest.raises(error) as caught:
         ConfluentRegistry({"url": url, "max.retries": 0}).register("orders-value", ORDERS)

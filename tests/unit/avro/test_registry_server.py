@@ -1,4 +1,4 @@
-"""The registry of `rowkind dev`, asked by Confluent's own client and by plain HTTP."""
+"""The registry of `rowkind dev`, queried with Confluent's own client and over plain HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[RegistryServer]:
 
 
 def ask(server: RegistryServer, path: str, told: Any = None) -> tuple[int, Any]:
-    """Status and answer of a GET, or if something is told, a POST."""
+    """Send a GET, or a POST if a body is given; return the status and the parsed answer."""
     body = told if told is None or isinstance(told, bytes) else json.dumps(told).encode()
     try:
         with urllib.request.urlopen(urllib.request.Request(server.url + path, body)) as answer:
@@ -45,7 +45,7 @@ def ask(server: RegistryServer, path: str, told: Any = None) -> tuple[int, Any]:
 
 
 def test_confluents_client_registers_and_finds_schemas(server: RegistryServer) -> None:
-    """By id, GUID, subject, version and content."""
+    """Confluent's client finds a schema by ID, subject, version and content."""
     client = SchemaRegistryClient({"url": server.url})
     schema = Schema(ROW.to_json(), "AVRO")
     number = client.register_schema("orders-value", schema)
@@ -76,7 +76,7 @@ def test_confluents_serializer_puts_the_guid_into_a_header(server: RegistryServe
 
 
 def test_jobs_read_and_write_through_it(server: RegistryServer, tmp_path: Path) -> None:
-    """As through any other; what is registered lies in the folder."""
+    """A job's registry client works with this server, and registered schemas are stored in the folder."""
     registry = ConfluentRegistry({"url": server.url})
     number = registry.register("orders-value", ROW)
     assert registry.latest("orders-value") == ROW
@@ -107,14 +107,14 @@ def test_jobs_read_and_write_through_it(server: RegistryServer, tmp_path: Path) 
 def test_what_is_not_there_or_no_schema_is_told(
     server: RegistryServer, path: str, told: Any, status: int, code: int
 ) -> None:
-    """With the codes that clients know."""
+    """Missing schemas and invalid ones are answered with the status and error code that clients know."""
     ask(server, "/subjects/there/versions", {"schema": ROW.to_json()})
     found, answer = ask(server, path, told)
     assert (found, answer["error_code"]) == (status, code)
 
 
 def test_what_clients_ask_before_they_begin_is_answered(server: RegistryServer) -> None:
-    """Types, mode and the rule of compatibility, which is none."""
+    """The server answers with the schema types, the mode, and the compatibility level NONE."""
     assert ask(server, "/schemas/types") == (200, ["AVRO"])
     assert ask(server, "/config/orders-value") == (200, {"compatibilityLevel": "NONE"})
     assert ask(server, "/mode") == (200, {"mode": "READWRITE"})

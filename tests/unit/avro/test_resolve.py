@@ -1,4 +1,4 @@
-"""Schema resolution against fastavro's reader schemas, and where ours goes further or refuses."""
+"""Schema resolution against fastavro's reader schemas, and the cases in which Rowkind accepts more or refuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADDED = [
 
 
 def evolve(schema: Any, picks: random.Random) -> Any:
-    """A reader's schema that fastavro can read values of `schema` with."""
+    """Return a reader's schema with which fastavro can read values of `schema`."""
     if isinstance(schema, list):
         return [evolve(branch, picks) if isinstance(branch, dict) else branch for branch in schema]
     if isinstance(schema, str):
@@ -57,7 +57,7 @@ def evolve(schema: Any, picks: random.Random) -> Any:
 
 
 def without_unions(samples: Samples) -> dict[str, Any]:
-    """A random record without general unions, whose evolution fastavro decides by names."""
+    """Return a random record without general unions, whose evolution fastavro resolves by names."""
     while True:
         schema = samples.record(samples.random.randint(1, 6))
         record = Record.parse(schema)
@@ -67,7 +67,7 @@ def without_unions(samples: Samples) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_rows_are_read_as_fastavro_reads_them_with_a_reader_schema(seed: int) -> None:
-    """Dropped, added, reordered, renamed, promoted and newly nullable fields, nested ones too, come out alike."""
+    """Dropped, added, reordered, renamed, promoted and newly nullable fields are read alike, nested ones too."""
     samples = Samples(seed)
     schema = without_unions(samples)
     reader = evolve(schema, samples.random)
@@ -80,7 +80,7 @@ def test_rows_are_read_as_fastavro_reads_them_with_a_reader_schema(seed: int) ->
 
 @pytest.mark.parametrize("seed", range(20))
 def test_unions_are_read_by_fastavro_itself(seed: int) -> None:
-    """A general union that grew a branch, or became one type, is read row by row."""
+    """A general union that gained a branch, or was narrowed to one type, is read row by row."""
     picks = random.Random(seed)
     values = [{"u": picks.choice([1, "x", None, 1 << 20])} for _ in range(20)]
     writer = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["int", "string", "null"]}]}
@@ -94,7 +94,7 @@ def test_unions_are_read_by_fastavro_itself(seed: int) -> None:
 
 
 def test_equal_schemas_pass_the_very_same_array_through() -> None:
-    """Where only names and documentation differ, no byte is touched."""
+    """If only names and documentation differ, the payload array is returned unchanged."""
     writer = {"type": "record", "name": "a.b.Order", "doc": "…", "fields": [{"name": "id", "type": "long", "doc": "…"}]}
     payloads = packed(writer, [{"id": 1}])
     rows, _ = resolve(Record.parse(writer), Record.of({"id": "BIGINT NOT NULL"}), payloads)
@@ -102,7 +102,7 @@ def test_equal_schemas_pass_the_very_same_array_through() -> None:
 
 
 def one(writer: Any, reader: str, values: list[Any]) -> tuple[list[Any], list[bool]]:
-    """Values of a type read as the column of an SQL type, and which rows are bad."""
+    """Read values of a type as a column of an SQL type; return the values and which rows are bad."""
     schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": writer}]}
     wanted = Record.of({"f": reader})
     rows, decoded = resolve(Record.parse(schema), wanted, packed(schema, [{"f": value} for value in values]))
@@ -110,7 +110,7 @@ def one(writer: Any, reader: str, values: list[Any]) -> tuple[list[Any], list[bo
 
 
 def test_units_digits_and_spellings_are_converted() -> None:
-    """Milliseconds become microseconds, decimals gain digits, enums and fixed types are STRING and BINARY."""
+    """Milliseconds become microseconds, decimals gain digits, and enums and fixed types become STRING and BINARY."""
     milliseconds = {"type": "long", "logicalType": "timestamp-millis"}
     moments, _ = one(milliseconds, "TIMESTAMP NOT NULL", [1_700_000_000_123])
     assert moments[0].timestamp() == 1_700_000_000.123
@@ -122,7 +122,7 @@ def test_units_digits_and_spellings_are_converted() -> None:
 
 
 def test_values_that_do_not_fit_make_their_row_bad() -> None:
-    """NULL for a NOT NULL column and bytes that are no text are found row by row."""
+    """NULL in a NOT NULL column and bytes that are not UTF-8 make only their own row bad."""
     assert one(["null", "int"], "INT NOT NULL", [1, None])[1] == [False, True]
     assert one(["null", "int"], "BIGINT NOT NULL", [1, None])[1] == [False, True]
     assert one("bytes", "STRING", [b"ok", b"\xff"])[1] == [False, True]
@@ -130,17 +130,17 @@ def test_values_that_do_not_fit_make_their_row_bad() -> None:
 
 
 def test_text_that_is_carried_only_is_checked_at_the_border() -> None:
-    """Invalid UTF-8 makes a row bad even where the row would pass through untouched."""
+    """Invalid UTF-8 makes a row bad even if its payload would pass through unchanged."""
     record = Record.of({"id": "INT NOT NULL", "name": "STRING"})
     payloads = pa.array([b"\x02\x02\x02a", b"\x02\x02\x02\xff", b"\x02"], pa.binary())
     rows, decoded = resolve(record, record, payloads)
     assert decoded.bad.tolist() == [False, True, True]
     assert rows.to_pylist() == [b"\x02\x02\x02a", b"", b""]
-    assert decoded.reason(1) == "field 'name': its text is not valid UTF-8"
+    assert decoded.reason(1) == "field 'name': the text is not valid UTF-8"
 
 
 def test_equal_values_come_out_as_equal_bytes() -> None:
-    """Decimals with superfluous bytes and arrays in several blocks are packed anew."""
+    """Decimals with superfluous bytes and arrays in several blocks are packed again in canonical form."""
     record = Record.of({"d": "DECIMAL(5,0) NOT NULL", "a": "ARRAY<INT NOT NULL> NOT NULL"})
     payloads = pa.array([b"\x02\x80\x04\x02\x04\x00", b"\x04\xff\x80\x02\x02\x01\x02\x04\x00"], pa.binary())
     rows, decoded = resolve(record, record, payloads)
@@ -149,7 +149,7 @@ def test_equal_values_come_out_as_equal_bytes() -> None:
 
 
 def test_a_plain_key_is_the_one_column_wanted() -> None:
-    """A writer's schema that is no record fills the only column; with more columns it is refused."""
+    """A writer's schema that is not a record fills the only column; with more columns it is refused."""
     rows, _ = resolve(Record.parse('"int"'), Record.of({"order_id": "BIGINT NOT NULL"}), pa.array([b"\x54"]))
     assert rows.to_pylist() == [b"\x54"]
     with pytest.raises(ResolutionError, match="plain INT, not a record"):
@@ -173,7 +173,7 @@ def test_a_plain_key_is_the_one_column_wanted() -> None:
 def test_schemas_that_do_not_go_together_are_refused_by_field(
     writer: dict[str, str], reader: dict[str, str], field: str, text: str
 ) -> None:
-    """The error says which column it is and what the writer has."""
+    """The error names the column and the writer's type."""
     with pytest.raises(ResolutionError, match=text) as caught:
         resolve(Record.of(writer), Record.of(reader), pa.array([], pa.binary()))
     assert caught.value.field == field
@@ -184,7 +184,7 @@ def test_schemas_that_do_not_go_together_are_refused_by_field(
     [(["null", "string", "long"], "TIMESTAMP"), (["int", "string"], "DATE"), (["null", "boolean", "bytes"], "BIGINT")],
 )
 def test_a_union_is_refused_where_a_number_would_be_taken_for_a_time(branches: list[str], wanted: str) -> None:
-    """So is one of which no branch can be read at all."""
+    """A union is refused if a number in it would be read as a time, or if no branch of it can be read."""
     writer = {"type": "record", "name": "R", "fields": [{"name": "u", "type": branches}]}
     with pytest.raises(ResolutionError, match=f"'u' is declared {wanted}"):
         resolve(Record.parse(writer), Record.of({"u": wanted}), pa.array([], pa.binary()))

@@ -1,4 +1,4 @@
-"""Rows that SQL calls equal have one form, and others do not."""
+"""Canonical bytes of rows: rows that SQL calls equal have equal bytes, and other rows do not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RECORD = Record.of(
 
 
 def _other(value: Any, dice: random.Random) -> Any:
-    """An equal value in another form."""
+    """Return an equal value in a different representation."""
     match value:
         case float() if value == 0:
             return dice.choice([0.0, -0.0])
@@ -53,7 +53,7 @@ def _pack(rows: list[dict[str, Any]]) -> pa.BinaryArray:
 
 
 def test_equal_rows_have_equal_bytes_and_others_do_not() -> None:
-    """At any depth, with NULLs and empty arrays in between, and in slices of columns."""
+    """Rows are equal in canonical form at any depth, with NULLs and empty arrays, and in slices of columns."""
     print(f"seed {SEED}")
     dice = random.Random(SEED)
 

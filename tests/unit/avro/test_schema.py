@@ -1,4 +1,4 @@
-"""Types and records: SQL names, Avro JSON, and what the plan does with them."""
+"""Types and records: SQL names, Avro JSON, and the operations that planning applies to them."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def parsed(type_: Any) -> Type:
     ],
 )
 def test_every_avro_type_has_an_sql_type(schema: Any, sql: str) -> None:
-    """Unknown attributes and logical types that do not fit leave the base type."""
+    """Unknown attributes are ignored, and a logical type that does not fit leaves the base type."""
     assert parsed(schema).sql == sql
 
 
 def test_the_order_of_null_is_kept() -> None:
-    """Null first and null last are different types with the same SQL; unions get null behind their branches."""
+    """Null first and null last are different types with the same SQL; a union gets null after its branches."""
     first, last = parsed(["null", "int"]), parsed(["int", "null"])
     assert first != last
     assert first.sql == last.sql == "INT"
@@ -113,7 +113,7 @@ def test_the_order_of_null_is_kept() -> None:
 
 
 def test_what_may_be_a_key() -> None:
-    """Scalars may; nested values and unions may not, and of these only nested values may be computed with."""
+    """Scalars can be keys, nested values and unions cannot; a union is opaque, an array is not."""
     assert all(parsed(type_).orderable for type_ in ("int", "string", {"type": "enum", "name": "E", "symbols": ["A"]}))
     for type_ in (["int", "string"], {"type": "array", "items": "int"}, {"type": "map", "values": "int"}, "null"):
         assert not parsed(type_).orderable
@@ -123,7 +123,7 @@ def test_what_may_be_a_key() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_records_survive_json_and_pickle(seed: int) -> None:
-    """A random record, and two of them put together, are the same after JSON, and fastavro accepts the JSON."""
+    """A random record, and two concatenated ones, survive a round trip through JSON, which fastavro accepts."""
     samples = Samples(seed)
     record = Record.parse(samples.record(5))
     assert Record.parse(record.to_json()) == record
@@ -136,7 +136,7 @@ def test_records_survive_json_and_pickle(seed: int) -> None:
 
 
 def test_one_name_for_two_types_is_told_apart() -> None:
-    """Two enums of the same name and different symbols keep their symbols when their records are put together."""
+    """Two enums with one name but different symbols keep their symbols when their records are concatenated."""
     enum = {"type": "enum", "name": "x.Status", "symbols": ["A"]}
     left = Record.parse({"type": "record", "name": "L", "fields": [{"name": "a", "type": enum}]})
     other = {**enum, "symbols": ["B"]}
@@ -146,7 +146,7 @@ def test_one_name_for_two_types_is_told_apart() -> None:
 
 
 def test_a_record_inside_itself_is_written_and_read() -> None:
-    """The column is complete in itself, whichever way the schema is spelled."""
+    """A recursive column is self-contained, however the schema is written."""
     link = {"name": "next", "type": ["null", "Node"], "default": None}
     record = Record.parse({"type": "record", "name": "Node", "fields": [{"name": "v", "type": "int"}, link]})
     again = Record.parse(record.to_json())
@@ -178,7 +178,7 @@ def test_wrong_schemas_are_refused_where_they_are_wrong(schema: str, text: str) 
 
 
 def test_columns_are_picked_renamed_and_made_nullable() -> None:
-    """The plan's small tools do what they say, and unknown names are refused with the known ones."""
+    """Record operations give the expected columns, and an unknown name is refused with the known ones."""
     record = Record.of({"a": "INT NOT NULL", "b": "STRING"})
     assert record.select(["b", "a"]).names == ("b", "a")
     assert record.rename({"a": "x"}).names == ("x", "b")

@@ -1,4 +1,4 @@
-"""Dates and times as text, in every year that a column can hold."""
+"""Dates and times as text, in every year that a column can store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _numbers(type_: str) -> list[int]:
 
 @pytest.mark.parametrize("type_", _TYPES)
 def test_every_time_comes_back_from_its_text(type_: str) -> None:
-    """A row is the same after it was printed as JSON and read again, one by one and as a column."""
+    """A row survives printing as JSON and parsing, both row by row and as a column."""
     record = Record.of({"x": type_, "a": f"ARRAY<{type_}>"})
     numbers = [None, *_numbers(type_)]
     plain = pa.array(numbers, pa.int32() if type_ == "DATE" else pa.int64())
@@ -55,11 +55,11 @@ def test_every_time_comes_back_from_its_text(type_: str) -> None:
 
 @pytest.mark.parametrize("type_", _TYPES)
 def test_every_time_has_a_value_in_python_or_numpy(type_: str) -> None:
-    """What Python's dates do not reach is a `numpy.datetime64`, and both become the column again."""
+    """A time beyond Python's dates is a `numpy.datetime64`, and all values convert back to the same column."""
     arrow = Type.of(type_).arrow
     if type_.endswith("(9)"):
         pytest.skip("Python has no nanoseconds without pandas")
-    # The least number is no time to NumPy.
+    # NumPy reads the least number as NaT.
     numbers = [each for each in _numbers(type_) if each != -(2**63)]
     column = pa.array(numbers, pa.int32() if type_ == "DATE" else pa.int64()).cast(arrow)
 
@@ -84,7 +84,7 @@ def test_every_time_has_a_value_in_python_or_numpy(type_: str) -> None:
     ],
 )
 def test_a_time_that_a_column_cannot_hold_is_no_value(type_: str, text: str) -> None:
-    """It is refused with the column, and never another time."""
+    """A time out of the column's range is refused with the column's name and never changed to another time."""
     with pytest.raises(ValueProblem, match=r"x: "):
         check_row(Record.of({"x": type_}), {"x": text})
 
@@ -99,14 +99,14 @@ def test_a_time_that_a_column_cannot_hold_is_no_value(type_: str, text: str) -> 
     ],
 )
 def test_times_of_numpy_and_numbers_keep_their_microseconds(given: Any, shown: str) -> None:
-    """A moment in any year is taken as it is."""
+    """A time in any year is stored with its microseconds."""
     record = Record.of({"x": "TIMESTAMP(6)"})
 
     assert decode(record, encode(record, [check_row(record, {"x": given})])) == [{"x": shown}]
 
 
 def test_json_goes_by_the_type_of_a_column() -> None:
-    """An empty map is an object also inside of others, and pairs in an array are no map."""
+    """An empty nested map is printed as an object, and an array of maps as an array."""
     record = Record.of(
         {"m": "MAP<STRING, MAP<STRING, INT>>", "a": "ARRAY<MAP<STRING, INT>>", "s": "STRUCT<m: MAP<STRING, DATE>>"}
     )

@@ -1,4 +1,4 @@
-"""Rows of orders for calcs, as fastavro writes and reads them."""
+"""Rows of orders for calcs, written and read with fastavro."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.keys import Key, SubKeyPart
 
-I, UB, UA, D = RowKind  # noqa: E741 -- the kinds by their letters
+I, UB, UA, D = RowKind  # noqa: E741 -- the row kinds by their letters
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")
 
 Values = dict[str, Any]
 
 
 def column(name: str, record: Record = ORDERS) -> Expression:
-    """A bare column."""
+    """Return a bare column."""
     return Expression(f'"{name}"', record.type(name), (name,), name, name)
 
 
 def columns(*names: str) -> tuple[Expression, ...]:
-    """Bare columns."""
+    """Return bare columns."""
     return tuple(column(name) for name in names)
 
 
 def by(*names: str, **how: bool) -> tuple[SubKeyPart, ...]:
-    """Bare columns as a sub-key."""
+    """Return bare columns as a sub-key."""
     return tuple(SubKeyPart(column(name), **how) for name in names)
 
 
 def hand_on(**changes: Any) -> Calc:
-    """A calc that changes nothing, with the parts given."""
+    """Return a calc that changes nothing, except for the parts given."""
     return replace(Calc(ORDERS, ORDERS, columns(*ORDERS.names)), **changes)
 
 
@@ -49,7 +49,7 @@ BY_CUSTOMER = Key(columns("customer"), (False,))
 
 
 def encoded(record: Record, rows: list[Values]) -> pa.BinaryArray:
-    """Rows as fastavro writes them."""
+    """Return rows as fastavro writes them."""
     schema = fastavro.parse_schema(record.avro)
     return binary(_written(schema, row) for row in rows)
 
@@ -61,20 +61,20 @@ def _written(schema: Any, row: Values) -> bytes:
 
 
 def decoded(record: Record, payloads: pa.BinaryArray) -> list[Values]:
-    """Payloads as fastavro reads them."""
+    """Return payloads as fastavro reads them."""
     schema = fastavro.parse_schema(record.avro)
     return [fastavro.schemaless_reader(io.BytesIO(each), schema, None) for each in payloads.to_pylist()]  # type: ignore[misc]
 
 
 def changes_of(*changes: tuple[RowKind, Values], first: int = 0) -> Rows:
-    """Rows of `ORDERS` in order; columns left out are NULL."""
+    """Return rows of `ORDERS` in order; omitted columns are NULL."""
     rows = [{"customer": None, "amount": None, "note": None} | row for _, row in changes]
     seq = np.arange(first, first + len(rows), dtype=np.int64) << 16
     return Rows(np.array([kind for kind, _ in changes], np.int8), seq, encoded(ORDERS, rows))
 
 
 def random_rows(rng: random.Random, count: int) -> list[Values]:
-    """Rows of `ORDERS` from small ranges."""
+    """Return random rows of `ORDERS` with values from small ranges."""
     return [
         {
             "id": rng.randint(1, 9),
@@ -87,5 +87,5 @@ def random_rows(rng: random.Random, count: int) -> list[Values]:
 
 
 def kinds(changes: Changes) -> list[RowKind]:
-    """The row kinds in order."""
+    """Return the row kinds in order."""
     return [RowKind(kind) for kind in changes.kind.tolist()]

@@ -1,4 +1,4 @@
-"""Calcs over whole columns against one row at a time: fastavro reads the rows, Python filters and projects them."""
+"""Calcs over whole columns, compared with fastavro and Python on one row at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.unit.calc.rows import (
 
 
 def test_rows_that_are_only_handed_on_keep_their_bytes() -> None:
-    """A calc without predicate whose output is its input hands the very same payloads on."""
+    """A calc without a predicate whose output equals its input passes the same payloads on."""
     rows = changes_of((I, {"id": 1}), (D, {"id": 2, "note": "x"}))
 
     changes = calc.run(hand_on(), rows)
@@ -54,7 +54,7 @@ def test_rows_that_are_only_handed_on_keep_their_bytes() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_projection_is_what_fastavro_and_python_make_of_it(seed: int) -> None:
-    """Random rows under a random choice of columns, a filter and an expression, row by row."""
+    """Random projections with a filter and an expression give the rows that Python computes one by one."""
     rng = random.Random(seed)
     rows = random_rows(rng, rng.choice([0, 1, 50]))
     names = rng.sample(ORDERS.names, rng.randint(1, 4))
@@ -75,14 +75,14 @@ def test_a_projection_is_what_fastavro_and_python_make_of_it(seed: int) -> None:
 
 
 def test_a_column_becomes_nullable_where_the_output_says_so() -> None:
-    """A NOT NULL column under an all-nullable output is written with its branch, as fastavro reads it."""
+    """A NOT NULL column in an all-nullable output is written with its union branch, as fastavro reads it."""
     changes = calc.run(hand_on(output=ORDERS.nullable()), changes_of((I, {"id": 7})))
 
     assert decoded(ORDERS.nullable(), changes.payload) == [{"id": 7, "customer": None, "amount": None, "note": None}]
 
 
 def test_rows_with_a_null_key_are_dropped_where_they_cannot_match() -> None:
-    """With `drop_null` a row whose key is NULL does not go on."""
+    """With `drop_null`, a row whose key is NULL is dropped."""
     rows = changes_of((I, {"id": 1, "customer": 5}), (I, {"id": 2}))
 
     changes = calc.run(hand_on(key=replace(BY_CUSTOMER, drop_null=True)), rows)
@@ -92,7 +92,7 @@ def test_rows_with_a_null_key_are_dropped_where_they_cannot_match() -> None:
 
 
 def test_rows_with_a_null_key_are_spread_where_they_stay() -> None:
-    """Without `drop_null` the key is null and the hash that of the sub-key or, without one, of the row."""
+    """Without `drop_null` the key is null, and the hash is that of the sub-key or, without one, of the row."""
     rows = changes_of((I, {"id": 1}), (I, {"id": 2}), (I, {"id": 3, "customer": 1}))
 
     whole = calc.run(hand_on(key=BY_CUSTOMER), rows)
@@ -105,7 +105,7 @@ def test_rows_with_a_null_key_are_spread_where_they_stay() -> None:
 
 
 def test_null_is_a_key_like_any_other_where_it_equals_null() -> None:
-    """A part that is null safe gives bytes for NULL, the same for every NULL."""
+    """A null-safe key part encodes NULL as bytes, the same for every NULL."""
     changes = calc.run(hand_on(key=Key(columns("customer"), (True,))), changes_of((I, {"id": 1}), (I, {"id": 2})))
 
     assert changes.key.null_count == 0
@@ -114,7 +114,7 @@ def test_null_is_a_key_like_any_other_where_it_equals_null() -> None:
 
 
 def test_without_key_parts_all_rows_share_one_key() -> None:
-    """A cross join's rows all have the empty key and one hash."""
+    """All rows of a cross join have the empty key and one hash."""
     changes = calc.run(hand_on(), changes_of((I, {"id": 1}), (I, {"id": 2})))
 
     assert changes.key.to_pylist() == [b"", b""]
@@ -122,7 +122,7 @@ def test_without_key_parts_all_rows_share_one_key() -> None:
 
 
 def test_the_key_of_a_topic_is_an_avro_record() -> None:
-    """With a record, the key bytes are what fastavro writes for the key's columns."""
+    """If the key has a record, the key bytes are those that fastavro writes for the key's columns."""
     record = ORDERS.select(["customer", "id"])
     key = Key(columns("customer", "id"), (True, True), record=record)
     rows = changes_of((I, {"id": 1, "customer": 5}), (D, {"id": 2}))
@@ -133,7 +133,7 @@ def test_the_key_of_a_topic_is_an_avro_record() -> None:
 
 
 def test_an_expression_that_fails_on_a_row_says_which_one() -> None:
-    """An overflow stops the batch with the expression as the user wrote it."""
+    """An overflow fails the batch, and the error quotes the expression as the user wrote it."""
     sum_ = Expression('"id" + CAST(1 AS BIGINT)', Type.of("BIGINT NOT NULL"), ("id",), "o.id + 1")
     plan = Calc(ORDERS, Record.of({"x": "BIGINT NOT NULL"}), (sum_,))
 
@@ -143,7 +143,7 @@ def test_an_expression_that_fails_on_a_row_says_which_one() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_condition_is_true_only_where_sql_says_true(seed: int) -> None:
-    """Over random pairs, and after pickling: NULL is not true."""
+    """Over random pairs and after pickling, a condition that is NULL does not match."""
     rng = random.Random(seed)
     rights = Record.of({"limit": "DOUBLE", "name": "STRING"})
     expression = Expression('"amount" < "limit"', Type.of("BOOLEAN"), ("amount", "limit"), "amount < limit")
@@ -161,7 +161,7 @@ def test_a_condition_is_true_only_where_sql_says_true(seed: int) -> None:
 
 
 def test_an_empty_batch_gives_an_empty_batch() -> None:
-    """No rows in, no changes out, whatever the calc asks for."""
+    """A batch without rows gives no changes, with any options of the calc."""
     plan = hand_on(predicate=LARGE, key=BY_CUSTOMER, sub_key=by("id"), nets=True)
 
     assert len(calc.run(plan, Rows.empty())) == 0
@@ -169,7 +169,7 @@ def test_an_empty_batch_gives_an_empty_batch() -> None:
 
 
 def test_a_record_without_columns_still_counts_rows() -> None:
-    """A side of which no column is read hands on empty payloads, one per row."""
+    """A calc that reads no column emits one empty payload per row."""
     plan = Calc(ORDERS, Record("none", ()), ())
 
     changes = calc.run(plan, changes_of((I, {"id": 1}), (I, {"id": 2})))
@@ -178,7 +178,7 @@ def test_a_record_without_columns_still_counts_rows() -> None:
 
 
 def test_constants_need_no_column() -> None:
-    """An expression that reads nothing gives its value once per row."""
+    """An expression that reads no column gives its value once per row."""
     one = Expression("CAST(1 AS INTEGER)", Type.of("INT NOT NULL"), (), "1")
     plan = Calc(ORDERS, Record.of({"one": "INT NOT NULL"}), (one,))
 
@@ -189,7 +189,7 @@ def test_constants_need_no_column() -> None:
 
 
 def test_a_sub_key_sorts_as_its_order_says() -> None:
-    """Descending with NULLs last: the bytes of the sub-keys ascend from the greatest note to NULL."""
+    """For descending order with NULLs last, the sub-key bytes ascend from the greatest note to NULL."""
     rows = changes_of(*((I, {"id": i, "note": note}) for i, note in enumerate(["a", None, "", "b"])))
 
     changes = calc.run(hand_on(key=BY_CUSTOMER, sub_key=by("note", descending=True, nulls_first=False)), rows)
@@ -199,7 +199,7 @@ def test_a_sub_key_sorts_as_its_order_says() -> None:
 
 
 def test_a_constant_key_is_the_key_of_every_row() -> None:
-    """A fact about the whole input has the same key in each row, whatever the row is."""
+    """With a constant key, every row gets that key."""
     changes = calc.run(hand_on(key=Key(constant=b"not empty")), changes_of((I, {"id": 1}), (D, {"id": 2})))
 
     assert changes.key.to_pylist() == [b"not empty"] * 2
@@ -207,7 +207,7 @@ def test_a_constant_key_is_the_key_of_every_row() -> None:
 
 
 def test_a_partial_aggregate_adds_up_what_the_calc_leaves() -> None:
-    """Rows that pass the filter are added up by key where that makes them fewer."""
+    """Rows that pass the filter are aggregated by key before they are sent."""
     count = AggregateCall("count", (), Type.of("BIGINT NOT NULL")).named("n", "COUNT(*)")
     output = Record.of({"customer": "INT", "n": "BIGINT NOT NULL"})
     counted = Aggregation(ORDERS, ("customer",), (count,), output, retracts=True, is_global=False, ttl_ms=None)
@@ -223,7 +223,7 @@ def test_a_partial_aggregate_adds_up_what_the_calc_leaves() -> None:
 
 
 def test_contenders_are_all_that_leaves_a_calc_before_a_rank() -> None:
-    """Of rows in few partitions those go on which may reach the range."""
+    """Local top-k: of rows in few partitions, only rows that can reach the range are sent."""
     best = LocalTopK(Ranking("row_number", 1, 2))
     by_amount = SubKeyPart(*columns("amount"), descending=True)
     plain = hand_on(key=Key(columns("customer"), (True,)), sub_key=(by_amount,), nets=True)

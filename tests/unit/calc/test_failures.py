@@ -1,4 +1,4 @@
-"""Rows on which an expression fails: where the query fails, and what is left when it goes on without them."""
+"""Rows on which an expression fails: the error that is raised, and the result if the query continues without them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POISON = 2**63 - 1
 
 
 def plan(on_error: OnError, expression: Expression = NEXT, **more: object) -> Calc:
-    """Adds one to the id, which fails on the largest one."""
+    """Return a calc that adds one to the ID, which fails on the largest ID."""
     record = Record("out", (*ORDERS.select(["amount"]).fields, replace(ORDERS.field("id"), name="next")))
     nullable = replace(record.fields[1], type=expression.type)
     output = replace(record, fields=(record.fields[0], nullable))
@@ -35,14 +35,14 @@ def plan(on_error: OnError, expression: Expression = NEXT, **more: object) -> Ca
 
 
 def run(of: Calc, rows: Rows, excused: Iterable[str] = ()) -> tuple[list[object], list[LeftOut], Changes]:
-    """The next ids that go on, what was left out, and the changes."""
+    """Run a calc; return the next IDs that are emitted, the failed rows that were reported, and the changes."""
     told: list[LeftOut] = []
     changes = failures.run(of, Emitted(rows), OnFailure("orders", told.append, frozenset(excused))).changes
     return [row["next"] for row in decoded(of.output, changes.payload)], told, changes
 
 
 def test_the_first_row_on_which_the_query_fails_is_named() -> None:
-    """By whose it is, the expression, the reason, the record, and what can be done."""
+    """The error has the operator's name, the expression, the reason, the offset and partition, and the next step."""
     rows = changes_of(*((I, {"id": POISON if number in (7, 9) else number}) for number in range(20)), first=100)
 
     with pytest.raises(ExpressionError) as caught:
@@ -55,7 +55,7 @@ def test_the_first_row_on_which_the_query_fails_is_named() -> None:
 
 
 def test_of_several_expressions_the_one_that_failed_is_named() -> None:
-    """Not all that are evaluated together."""
+    """The error names only the expression that failed, not the ones that are evaluated with it."""
     fine = replace(NEXT, sql='"id"', text="o.id")
     two = plan("fail", columns=(fine, NEXT), output=Record.of({"a": "BIGINT", "b": "BIGINT"}))
     with pytest.raises(ExpressionError, match=r"^orders: o\.id \+ 1: "):
@@ -63,7 +63,7 @@ def test_of_several_expressions_the_one_that_failed_is_named() -> None:
 
 
 def test_an_excused_record_is_left_out_and_others_are_not() -> None:
-    """What a record is skipped for, it is skipped for alone."""
+    """A skipped record is dropped without an error; other records that fail still raise one."""
     rows = changes_of((I, {"id": 1}), (I, {"id": POISON}), (I, {"id": 3}))
 
     found, (told,), _ = run(plan("fail"), rows, ["orders:0:1"])
@@ -75,7 +75,7 @@ def test_an_excused_record_is_left_out_and_others_are_not() -> None:
 
 
 def test_what_fails_is_a_dead_letter_and_its_retraction_too() -> None:
-    """Of an update one half may fail: the other goes on as what is left of it."""
+    """If one half of an update fails, only that half becomes a dead letter and the other half is emitted alone."""
     rows = changes_of(
         (I, {"id": POISON}),
         (D, {"id": POISON}),
@@ -94,7 +94,7 @@ def test_what_fails_is_a_dead_letter_and_its_retraction_too() -> None:
 
 
 def test_null_stands_for_what_fails_where_it_may() -> None:
-    """Elsewhere the row is left out."""
+    """With `on_error: null` the value becomes NULL; in a NOT NULL column the row is dropped and reported instead."""
     rows = changes_of((I, {"id": 1}), (I, {"id": POISON}), (I, {"id": 3}))
 
     found, told, _ = run(plan("null"), rows)
@@ -106,7 +106,7 @@ def test_null_stands_for_what_fails_where_it_may() -> None:
 
 
 def test_a_predicate_that_fails_is_not_true() -> None:
-    """Whatever is to become of the row."""
+    """A predicate that fails drops the row; only `on_error: dead_letter` also reports it."""
     fails = replace(LARGE, sql='CAST("id" AS INTEGER) > 0', columns=("id",), text="CAST(o.id AS INT) > 0")
     rows = changes_of((I, {"id": 1}), (I, {"id": POISON}))
     for on_error, letters in (("null", 0), ("dead_letter", 1)):
@@ -116,7 +116,7 @@ def test_a_predicate_that_fails_is_not_true() -> None:
 
 
 def test_a_row_that_replaces_another_does_not_leave_that_one_behind() -> None:
-    """The row before it goes, though nothing comes in its place."""
+    """If a replacement row fails, the row that it replaces is still deleted."""
     by_customer = plan("dead_letter", key=BY_CUSTOMER, replaced_by=("customer",))
     _, _, changes = run(by_customer, changes_of((UA, {"id": POISON, "customer": 3})))
     assert kinds(changes) == [UA, D]
@@ -127,7 +127,7 @@ def test_a_row_that_replaces_another_does_not_leave_that_one_behind() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_without_what_fails_the_result_is_that_of_the_others(seed: int) -> None:
-    """Of random rows, some of which fail, those that do not give what they give alone."""
+    """If failing rows are dropped, the other rows give the result that they give alone."""
     rng = random.Random(seed)
     rows = changes_of(*((I, {"id": rng.choice((POISON, rng.randrange(9)))}) for _ in range(rng.choice((1, 40)))))
     good = np.array([row["id"] != POISON for row in decoded(ORDERS, rows.payload)])
@@ -140,7 +140,7 @@ def test_without_what_fails_the_result_is_that_of_the_others(seed: int) -> None:
 
 
 def test_a_pair_on_which_a_condition_fails_is_no_match() -> None:
-    """Unless the query is to fail on it."""
+    """A condition that fails is not a match with `dead_letter`, and otherwise raises with the number of the row."""
     rights = Record.of({"more": "BIGINT"})
     fails = Expression('"id" + "more" > 0', Type.of("BOOLEAN"), ("id", "more"), "o.id + r.more > 0")
     left = encoded(ORDERS, [{"id": each, "customer": None, "amount": None, "note": None} for each in (1, POISON, 3)])

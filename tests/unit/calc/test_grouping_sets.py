@@ -1,4 +1,4 @@
-"""Rows of few groups are added up before they would become one row for each grouping set."""
+"""Rows of few groups are pre-aggregated before they are expanded into one row per grouping set."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Row = tuple[int, int | None, str | None, int | None, float | None]
 
 
 def planned(folder: Path, sql: str, ttl: str = "") -> PhysicalSink:
-    """The plan of a query over an exact retract table."""
+    """Return the plan of a query over an exact retract table."""
     table = {"mode": "retract", "exact": True, "primary_key": ["id"], "columns": COLUMNS}
     job = {"job": "sets", "tables": {"t": table}, "sinks": {"r": {"mode": "retract", "sql": sql}}}
     file = folder / "job.yaml"
@@ -52,13 +52,13 @@ def planned(folder: Path, sql: str, ttl: str = "") -> PhysicalSink:
 
 
 def random_row(rng: random.Random, number: int) -> Row:
-    """A row of one of at most a dozen groups."""
-    value = lambda *of: rng.choice(of)  # noqa: E731 -- of this row
+    """Return a row of one of at most a dozen groups."""
+    value = lambda *of: rng.choice(of)  # noqa: E731 -- used for this row only
     return number, value(None, 1, 2), value(None, "x", "y"), value(None, 1, 4, 9), value(None, 0.5, -1.0, 2.5)
 
 
 def changes(kinds: list[RowKind], rows: list[Row], seq: int, names: Sequence[str] = tuple(COLUMNS)) -> Rows:
-    """Changes of these rows, with these columns."""
+    """Return changes with these kinds and rows, restricted to the named columns."""
     record = Record.of(COLUMNS).select(names)
     of = {name: [row[at] for row in rows] for at, name in enumerate(COLUMNS)}
     columns = {field.name: pa.array(of[field.name], field.type.arrow) for field in record.fields}
@@ -66,7 +66,7 @@ def changes(kinds: list[RowKind], rows: list[Row], seq: int, names: Sequence[str
 
 
 def results(sink: PhysicalSink, fold: Fold) -> Counter[str]:
-    """The rows of a result."""
+    """Return the rows of a result with their counts."""
     rows = codec.read(sink.value, pa.array(fold.payloads, pa.binary()))
     return Counter(map(repr, zip(*(rows.column(name).to_pylist() for name in sink.value.names), strict=True)))
 
@@ -75,7 +75,7 @@ def results(sink: PhysicalSink, fold: Fold) -> Counter[str]:
 @pytest.mark.parametrize("sets", SETS)
 @pytest.mark.parametrize("ttl", ["", "1d"])
 def test_sets_are_what_duckdb_says(sets: str, ttl: str, tmp_path: Path) -> None:
-    """After rows have come, changed and gone, with all kinds of calls."""
+    """After inserts, updates and deletes, every aggregate over grouping sets has DuckDB's value."""
     sql = f"SELECT a, b, {MORE}, GROUPING_ID(a, b) AS g FROM t GROUP BY {sets}"
     sink = planned(tmp_path, sql, ttl)
     engine, fold, rng = MemoryEngine(sink), Fold(keyed=False), random.Random(3)
@@ -107,7 +107,7 @@ def test_sets_are_what_duckdb_says(sets: str, ttl: str, tmp_path: Path) -> None:
 def test_rows_are_added_up_first_where_finest_groups_are_few(
     sets: str, names: int, is_added_up: bool, tmp_path: Path
 ) -> None:
-    """Not without a set that has all columns, and not where each row is a group of its own."""
+    """Rows are pre-aggregated only if one set has all grouping columns and there are far fewer groups than rows."""
     sink = planned(tmp_path, f"SELECT a, b, {CALLS} FROM t GROUP BY {sets}")
     (scan,) = (node for node in walk(sink) if isinstance(node, PhysicalScan))
     rows: list[Row] = [(number, number % 2, f"{number % names}", 1, 1.0) for number in range(MANY)]

@@ -1,4 +1,4 @@
-"""JSON as Spark reads it: what the standard library reads for us means what our own parser makes of it."""
+"""JSON as Spark reads it: texts that the standard library reads mean the same to Rowkind's own parser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VALUES = (
 
 
 def value(rng: random.Random, depth: int = 0) -> object:
-    """Any JSON, with names of the schema in it."""
+    """Return a random JSON value that uses names of the schema."""
     match rng.randrange(4 if depth < 3 else 1):
         case 2:
             return {rng.choice("abcde"): value(rng, depth + 1) for _ in range(rng.randrange(5))}
@@ -30,13 +30,13 @@ def value(rng: random.Random, depth: int = 0) -> object:
 
 
 def read(texts: list[str], schema: object = _SCHEMA) -> list[object]:
-    """What FROM_JSON makes of texts."""
+    """Return the results of FROM_JSON for the texts."""
     found = KERNELS["spark_from_json"][0](pa.array(texts), pa.array([json.dumps(schema)] * len(texts)))
     return [None if each is None else json.loads(each) for each in found.to_pylist()]
 
 
 def test_half_a_letter_in_a_text_changes_nothing_else() -> None:
-    """Half a surrogate pair is for our own parser; what it reads around that is what is read without."""
+    """Half a surrogate pair, which only Rowkind's own parser reads, does not change how the rest is read."""
     rng = random.Random(5)
     members = [", ".join(f'"{name}": {json.dumps(value(rng))}' for name in "abcde") for _ in range(500)]
     plain = read([f'{{"z": "?", {each}}}' for each in members])
@@ -46,7 +46,7 @@ def test_half_a_letter_in_a_text_changes_nothing_else() -> None:
 
 
 def test_spoilt_texts_are_read_alike() -> None:
-    """A letter put in anywhere: where one parser gives up, so does the other."""
+    """For texts with a random character inserted, both parsers accept and reject the same ones."""
     rng = random.Random(6)
     spoilt = []
     for _ in range(1000):
@@ -61,12 +61,12 @@ def test_spoilt_texts_are_read_alike() -> None:
 
 
 def test_a_number_of_thousands_of_digits_is_no_json() -> None:
-    """Jackson reads a thousand digits; the query goes on."""
+    """A number of 5,000 digits is not JSON, as in Jackson, whose limit is 1,000; it gives NULL and no error."""
     assert read([f'{{"a": {"9" * 5000}, "b": "x"}}']) == [dict.fromkeys(_SCHEMA)]
 
 
 def test_a_text_that_is_no_decimal_number_fits_none() -> None:
-    """Where Python's decimals would read one, Java's do not."""
+    """A text that Java does not read as a decimal gives NULL, even if Python would read it."""
     texts = [f'{{"d": {{"b": "{each}"}}}}' for each in ("NaN", "-Infinity", "1_0", " 1", "1,0.5", "-.5e1")]
     found = [each["d"]["b"] for each in read(texts, {"d": {"b": "DECIMAL(10,2)"}}) if isinstance(each, dict)]
     assert found == [None, None, None, None, "10.50", "-5.00"]

@@ -1,4 +1,4 @@
-"""The value of an expression in a row depends on that row alone, whatever values are in the batch beside it."""
+"""The value of an expression in a row depends on that row alone, not on other rows of the batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENDS: dict[str, tuple[int, ...]] = {
     "ts": (2**63 - 1, -(2**63), 9_223_371_331_200_000_000, 253_402_300_800_000_000),
     "nt": (2**63 - 1, -(2**63), 9_223_371_331_200_000_000, 253_402_300_800_000_000),
 }
-"""Values at the ends of types: days and microseconds since the epoch for times."""
+"""Values at the ends of types; times are in days or microseconds since the epoch."""
 
 
 def _column(rng: random.Random, name: str) -> pa.Array:
@@ -38,7 +38,7 @@ def _column(rng: random.Random, name: str) -> pa.Array:
 
 @pytest.mark.parametrize("seed", seeds(24))
 def test_a_row_has_its_value_whatever_is_beside_it(seed: int) -> None:
-    """Also where it is NULL, or fails, or another row has a time that only a stand-in can be computed with."""
+    """A row has the same value alone and in a batch, also if it is NULL or fails, or another row is out of range."""
     rng = random.Random(seed)
     columns = {name: _column(rng, name) for name in COLUMNS.names}
     for _ in range(5):
@@ -53,5 +53,5 @@ def test_a_row_has_its_value_whatever_is_beside_it(seed: int) -> None:
 
 
 def _same(one: pa.Array, other: pa.Array) -> bool:
-    """Whether both hold the same, NaN being equal to NaN."""
+    """Return whether both arrays have the same values, with NaN equal to NaN."""
     return bool(one.equals(other)) or str(one) == str(other)

@@ -1,4 +1,4 @@
-"""Salted keys: where rows of one key go, that they meet what they may match, and what is told of copies."""
+"""Salted keys: the shards that rows of one key go to, matches across shards, and reports about copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARDS = 32
 
 
 def changes(key: bytes | None, rows: list[bytes], kind: RowKind = RowKind.INSERT, side: int = 0) -> Changes:
-    """Rows of one key, with themselves as sub-key."""
+    """Return rows of one key, each with its payload as the sub-key."""
     count = len(rows)
     keys, payload = binary([key] * count), binary(rows)
     hashes = hash64(payload) if key is None else hash64(keys)
@@ -28,12 +28,12 @@ def changes(key: bytes | None, rows: list[bytes], kind: RowKind = RowKind.INSERT
 
 
 def places(found: Changes) -> set[tuple[int, bytes]]:
-    """The keys, with their hashes."""
+    """Return the keys with their hashes."""
     return set(zip(found.hash.tolist(), found.key.to_pylist(), strict=True))
 
 
 def test_rows_of_one_key_are_dealt_out_to_shards_that_follow_each_other() -> None:
-    """A hundred rows of one key reach all of five shards, each the one where copies of the other side are."""
+    """A hundred rows of one key reach five consecutive shards, the same ones as the other side's copies."""
     rows = [f"row {number}".encode() for number in range(100)]
 
     dealt = salted(Salt(5, "by row"), changes(b"hot", rows))
@@ -46,7 +46,7 @@ def test_rows_of_one_key_are_dealt_out_to_shards_that_follow_each_other() -> Non
 
 
 def test_a_row_and_its_retraction_get_the_same_salt() -> None:
-    """What tells rows apart decides: all of the row, or the sub-key, whatever else the row says by then."""
+    """The salt depends on the whole row or on the sub-key, so a row and its retraction go to the same shard."""
     for deal in ("by row", "by sub-key"):
         came, goes = (
             salted(Salt(7, deal), changes(b"k", [b"a", b"b"], kind)) for kind in (RowKind.INSERT, RowKind.DELETE)
@@ -58,7 +58,7 @@ def test_a_row_and_its_retraction_get_the_same_salt() -> None:
 
 
 def test_rows_without_a_key_stay_where_their_content_leads() -> None:
-    """They match nothing, and are spread already."""
+    """Rows without a key match nothing and keep their hash, which spreads them already."""
     alone = changes(None, [b"a", b"b"])
 
     assert salted(Salt(4, "by row"), alone).hash.tolist() == alone.hash.tolist()
@@ -66,7 +66,7 @@ def test_rows_without_a_key_stay_where_their_content_leads() -> None:
 
 
 def test_a_stray_retraction_of_a_copied_row_is_told_once() -> None:
-    """Each copy is taken back, and finds nothing; a row that has expired is counted once, too."""
+    """Each copy of an unmatched retraction finds no row, but it is counted once, also if the row has expired."""
     for ttl, unmatched, late in ((None, 1, 0), (1000, 0, 1)):
         join = Join(JoinSpec("inner", Side("multiset"), Side("multiset", ttl_ms=ttl, copied=True)))
         stores = {name: MemoryStore() for name in join.arrangements}

@@ -1,4 +1,4 @@
-"""Watermarks case by case: marks of partitions, idleness, what is kept, and what rows say of time."""
+"""Watermarks case by case: marks of partitions, idleness, persistence, and the times of rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DECLARED = Record.of({"id": "BIGINT NOT NULL", "placed": "TIMESTAMP", "slow": "B
 
 
 def test_the_slowest_partition_holds_the_watermark_back() -> None:
-    """It is the least mark, and never goes back, whatever comes."""
+    """The watermark is the least mark of all partitions, and it never goes back."""
     known = Watermarks().moved([{"orders": {0: 100, 1: 50}}], 0, [ORDERS])
     assert known.at(ORDERS) == 50
     known = known.moved([{"orders": {1: 70}}, {"orders": {1: 80}}], 1, [ORDERS])
@@ -38,7 +38,7 @@ def test_the_slowest_partition_holds_the_watermark_back() -> None:
 
 
 def test_a_partition_that_was_never_seen_holds_it_back_until_it_is_idle() -> None:
-    """For so long as it takes: then the others count."""
+    """An unseen partition blocks the watermark until its idle timeout; then the other partitions determine it."""
     known = Watermarks().moved([{"orders": {0: 100, 1: None}}], 1000, [ORDERS])
     assert known.at(ORDERS) == BEGINNING
     assert known.due_ms(ORDERS, 200) == 1030
@@ -50,7 +50,7 @@ def test_a_partition_that_was_never_seen_holds_it_back_until_it_is_idle() -> Non
 
 
 def test_a_partition_that_wakes_up_holds_back_what_has_not_passed() -> None:
-    """The watermark stays where it is until the others have come there."""
+    """If an idle partition resumes with older rows, the watermark does not move until that partition has caught up."""
     known = Watermarks().moved([{"orders": {0: 100, 1: 50}}], 0, [ORDERS])
     known = known.moved([{"orders": {0: 200}}], 40, [ORDERS])
     assert known.at(ORDERS) == 200
@@ -61,13 +61,13 @@ def test_a_partition_that_wakes_up_holds_back_what_has_not_passed() -> None:
 
 
 def test_where_all_are_idle_all_that_was_seen_counts() -> None:
-    """Nothing is coming for which it would have to wait."""
+    """If all partitions are idle, the watermark is the greatest mark of all."""
     known = Watermarks().moved([{"orders": {0: 100, 1: 50}}], 0, [ORDERS])
     assert known.moved([], 30, [ORDERS]).at(ORDERS) == 100
 
 
 def test_the_slower_of_two_tables_holds_both_back() -> None:
-    """One of which nothing is known does too, and one that is idle does not."""
+    """A clock over two tables follows the slower one; a table without marks blocks it, an idle table does not."""
     known = Watermarks().moved([{"orders": {0: 100}}], 0, [BOTH, ORDERS])
     assert known.at(BOTH) == BEGINNING
     assert known.at(ORDERS) == 100
@@ -77,7 +77,7 @@ def test_the_slower_of_two_tables_holds_both_back() -> None:
 
 
 def test_the_clock_is_the_time_of_the_batch() -> None:
-    """And before the first batch it is before all times."""
+    """A clock without tables is the time of the batch; before the first batch it is before all times."""
     before = Watermarks()
     after = before.moved([], 77, [Clock()])
     assert passing(before, after, Clock()) == passing(before, after, Clock())
@@ -85,7 +85,7 @@ def test_the_clock_is_the_time_of_the_batch() -> None:
 
 
 def test_the_time_of_processing_ends_with_the_input() -> None:
-    """Until then it is that of the batch, which goes on for NOW()."""
+    """Processing time is the batch's time until the input ends, and then the end of time; NOW() keeps the former."""
     known = Watermarks().moved([], 77, [Clock(processing=True)])
     assert known.at(Clock(processing=True)) == 77
     known = known.moved([{NO_TABLE: {0: END}}], 78, [Clock(processing=True)])
@@ -93,7 +93,7 @@ def test_the_time_of_processing_ends_with_the_input() -> None:
 
 
 def test_what_is_known_is_kept() -> None:
-    """A shard that is opened anew goes on where it was, and marks survive their way."""
+    """Watermarks and the marks of a block survive being serialized and read again."""
     known = Watermarks().moved([{"orders": {0: 100, 1: None}, "payments": {3: 5}}], 9, [BOTH])
     assert Watermarks.from_blob(known.to_blob()) == known
     assert Watermarks.from_blob(None) == Watermarks()
@@ -102,7 +102,7 @@ def test_what_is_known_is_kept() -> None:
 
 
 def test_who_waits_is_called_when_there_is_something_to_do() -> None:
-    """By the clock at its time; by a watermark when that may move by itself, or where it left something undone."""
+    """A timer is due at its time for a clock; for a watermark, when it can move by idleness or has passed."""
     known = Watermarks().moved([{"orders": {0: 100, 1: 50}}], 7, [ORDERS, Clock()])
     assert known.due_ms(Clock(), 99) == 99
     assert known.due_ms(Clock(), None) == known.due_ms(ORDERS, None) == math.inf
@@ -111,7 +111,7 @@ def test_who_waits_is_called_when_there_is_something_to_do() -> None:
 
 
 def test_each_table_has_gauges_of_its_own() -> None:
-    """Also where all who go by its time go by that of another one, too."""
+    """Each table has its own gauges, even if every clock that uses the table uses another table too."""
     known = Watermarks().moved([{"orders": {0: 1500}, "payments": {0: 500}}], 4000, [BOTH])
     found = {name.partition('table="')[2].strip('"}'): [] for name in known.gauges(4000)}
     for name, value in known.gauges(4000).items():
@@ -120,19 +120,19 @@ def test_each_table_has_gauges_of_its_own() -> None:
 
 
 def test_gauges_leave_out_what_is_not_known() -> None:
-    """A table without a watermark yet has no lag, nor has one whose input has ended."""
+    """A table without a watermark or with an ended input has no gauges."""
     known = Watermarks().moved([{"orders": {0: 1500}}], 4000, [BOTH, ORDERS])
     assert list(known.gauges(4000).values()) == [1.5, 2.5]
     assert known.moved([{"orders": {0: END}}], 5000, [ORDERS]).gauges(5000) == {}
 
 
 def ms(text: str) -> int:
-    """A time in UTC as ms."""
+    """Return a time in UTC in ms."""
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def rows(*placed: str | None, partitions: tuple[int, ...], slow: bool | None = None) -> Rows:
-    """Rows of the table with these times, of these partitions."""
+    """Return rows of the table with these times, in these partitions."""
     times = [None if each is None else datetime.fromisoformat(each).replace(tzinfo=UTC) for each in placed]
     count = len(times)
     payload = encode(
@@ -150,12 +150,12 @@ def rows(*placed: str | None, partitions: tuple[int, ...], slow: bool | None = N
 
 
 def said(**how: object) -> Watermark:
-    """The watermark that a declaration stands for."""
+    """Return the watermark of a declaration."""
     return watermark("orders", WatermarkSettings.model_validate(how), DECLARED)
 
 
 def test_the_mark_of_a_partition_is_its_highest_time_less_the_delay() -> None:
-    """Rounded down, and a NULL says nothing."""
+    """The mark is the highest time less the delay, rounded down to ms; NULLs do not count."""
     of = rows("2026-01-01T00:00:10", "2026-01-01T00:00:09.9996", None, "2026-01-01T00:00:07", partitions=(0, 1, 0, 1))
     assert marks_of(said(column="placed", delay="2s"), DECLARED, of) == {
         0: ms("2026-01-01T00:00:08"),
@@ -176,7 +176,7 @@ def test_the_mark_of_a_partition_is_its_highest_time_less_the_delay() -> None:
     ],
 )
 def test_time_and_delay_may_be_expressions(how: dict[str, object], expected: str) -> None:
-    """Of any columns of the row."""
+    """The time and the delay can be expressions over any columns of the row."""
     of = rows("2026-01-01T00:00:10", partitions=(0,), slow=True)
     assert marks_of(said(**how), DECLARED, of) == {0: ms(expected)}
 
@@ -185,10 +185,10 @@ def test_time_and_delay_may_be_expressions(how: dict[str, object], expected: str
     ("how", "message"),
     [
         ({"column": "plced"}, "orders has no column plced; did you mean placed"),
-        ({"column": "n"}, "a watermark needs a TIMESTAMP, but n is INT"),
+        ({"column": "n"}, "a watermark needs a TIMESTAMP, but n has type INT"),
         (
             {"column": "id"},
-            "a watermark needs a TIMESTAMP, but id is BIGINT: write TIMESTAMP_MILLIS\\(id\\), or TIMESTAMP_SEC",
+            "a watermark needs a TIMESTAMP, but id has type BIGINT: write TIMESTAMP_MILLIS\\(id\\), or use TIMESTAMP",
         ),
         ({"column": "placed -"}, "write a column, or an expression over the columns of the table"),
         ({"column": "placed", "delay": "n"}, "the delay must be a length of time such as 5s, an INTERVAL, or a CASE"),
@@ -197,13 +197,13 @@ def test_time_and_delay_may_be_expressions(how: dict[str, object], expected: str
     ],
 )
 def test_what_is_no_time_is_refused(how: dict[str, object], message: str) -> None:
-    """By name."""
+    """A column or delay that cannot be a time is refused by name."""
     with pytest.raises(Refusal, match=message):
         said(**how)
 
 
 def test_times_are_rounded_up_to_the_ms_from_which_on_they_have_passed() -> None:
-    """So that nothing happens before its time."""
+    """Times are rounded up to ms, so that no timer fires early."""
     times = pa.array([1_000, 1_001, None, -1], pa.timestamp("us", "UTC"))
     assert in_ms(times).tolist() == [1, 2, END, 0]
     assert in_ms(times, 1).tolist() == [2, 2, END, 0]

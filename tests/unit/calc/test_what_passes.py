@@ -1,4 +1,4 @@
-"""Which changes a calc lets go on: filters, halves of updates, rows that replace each other, rows that cancel."""
+"""Which changes a calc passes on: filters, halves of updates, rows that replace each other, rows that cancel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.unit.calc.rows import (
 
 
 def test_a_filter_keeps_what_is_true() -> None:
-    """FALSE and NULL are both dropped."""
+    """A filter drops rows for which its predicate is FALSE or NULL."""
     rows = changes_of((I, {"id": 1, "amount": 3.0}), (I, {"id": 2, "amount": 1.0}), (I, {"id": 3}))
 
     changes = calc.run(hand_on(predicate=LARGE), rows)
@@ -46,7 +46,7 @@ def test_a_filter_keeps_what_is_true() -> None:
 
 
 def test_an_update_whose_new_row_fails_the_filter_becomes_a_delete() -> None:
-    """-U goes on alone, as -D."""
+    """If the new row fails the filter, -U is emitted alone as -D."""
     rows = changes_of((UB, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}))
 
     assert kinds(calc.run(hand_on(predicate=LARGE, nets=True), rows)) == [D]
@@ -54,21 +54,21 @@ def test_an_update_whose_new_row_fails_the_filter_becomes_a_delete() -> None:
 
 
 def test_an_update_whose_old_row_fails_the_filter_becomes_an_insert() -> None:
-    """+U goes on alone, as +I."""
+    """If the old row fails the filter, +U is emitted alone as +I."""
     rows = changes_of((UB, {"id": 1, "amount": 1.0}), (UA, {"id": 1, "amount": 3.0}))
 
     assert kinds(calc.run(hand_on(predicate=LARGE), rows)) == [I]
 
 
 def test_an_update_under_one_key_stays_an_update() -> None:
-    """-U and +U that pass with the same key stay a pair."""
+    """-U and +U that both pass and have the same key stay a pair."""
     rows = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 5, "note": "x"}))
 
     assert kinds(calc.run(hand_on(key=BY_CUSTOMER), rows)) == [UB, UA]
 
 
 def test_an_update_that_changes_the_key_becomes_a_delete_and_an_insert() -> None:
-    """Each half goes to a key of its own; so it does where one of the keys is NULL, or only the sub-key changes."""
+    """An update becomes -D and +I if its key or its sub-key changes, also if one of the keys is NULL."""
     moved = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
     nulled = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1}))
     renamed = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 2, "customer": 5}))
@@ -79,7 +79,7 @@ def test_an_update_that_changes_the_key_becomes_a_delete_and_an_insert() -> None
 
 
 def test_a_lone_half_of_an_update_keeps_its_kind() -> None:
-    """-U and +U that do not follow each other, or come from different partitions, are no pair."""
+    """-U and +U that are not consecutive, or come from different partitions, are not a pair."""
     apart = changes_of((UA, {"id": 1, "customer": 5}), (UB, {"id": 1, "customer": 6}))
     pair = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
     elsewhere = replace(pair, seq=np.array([(1 << 16) | 0, (1 << 16) | 3]))
@@ -89,7 +89,7 @@ def test_a_lone_half_of_an_update_keeps_its_kind() -> None:
 
 
 def test_in_an_upsert_stream_a_row_that_fails_the_filter_deletes_its_key() -> None:
-    """No change is swallowed: a failing row goes on as -D, and deletes always pass (FLINK-38579)."""
+    """In an upsert stream, a row that fails the filter is emitted as -D, and deletes always pass (FLINK-38579)."""
     rows = changes_of((I, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}), (D, {"id": 1}))
 
     changes = calc.run(hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub_key=by("id")), rows)
@@ -98,7 +98,7 @@ def test_in_an_upsert_stream_a_row_that_fails_the_filter_deletes_its_key() -> No
 
 
 def test_a_bare_update_that_fails_the_filter_takes_its_predecessor_along() -> None:
-    """+U without -U replaces a row that may have passed: it goes on, and right behind it its own delete."""
+    """A +U without -U that fails the filter is emitted with its own delete, because the old row may have passed."""
     rows = changes_of((UA, {"id": 1, "amount": 1.0}), (I, {"id": 2, "amount": 1.0}), (UA, {"id": 3, "amount": 5.0}))
 
     changes = calc.run(hand_on(predicate=LARGE, replaced_by=("id",), sub_key=by("id")), rows)
@@ -110,7 +110,7 @@ def test_a_bare_update_that_fails_the_filter_takes_its_predecessor_along() -> No
 
 
 def test_a_bare_update_behind_the_old_half_of_another_key_takes_its_predecessor_along() -> None:
-    """Updates of two keys may be interleaved: a -U right before a +U is its old half only under the same key."""
+    """A -U directly before a +U of another key is not its old half, so the +U is emitted with its own delete."""
     rows = changes_of((UB, {"id": 1, "amount": 5.0}), (UA, {"id": 2, "amount": 1.0}), (UA, {"id": 1, "amount": 6.0}))
 
     changes = calc.run(hand_on(predicate=LARGE, replaced_by=("id",), sub_key=by("id")), rows)
@@ -121,7 +121,7 @@ def test_a_bare_update_behind_the_old_half_of_another_key_takes_its_predecessor_
 
 
 def test_of_a_row_known_by_its_key_alone_nothing_else_is_computed() -> None:
-    """A delete of an upsert stream, and a row that fails the filter, never make an expression fail that reads more."""
+    """For deletes, and for rows that fail the filter, expressions over columns outside the key are not evaluated."""
     inverse = Expression(
         "CASE WHEN amount = 0 THEN CAST(error('0') AS BIGINT) ELSE 7 END",
         Type.of("BIGINT NOT NULL"),
@@ -141,7 +141,7 @@ def test_of_a_row_known_by_its_key_alone_nothing_else_is_computed() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_equal_rows_of_opposite_sign_cancel(seed: int) -> None:
-    """What goes on, as a multiset with signs, is what came in, and no row goes on with both signs."""
+    """The emitted rows equal the input as a multiset with signs, and no row is emitted with both signs."""
     rng = random.Random(seed)
     rows = random_rows(rng, 60)
     kind = np.array([rng.choice([I, UB, UA, D]) for _ in rows], np.int8)
@@ -163,7 +163,7 @@ def test_equal_rows_of_opposite_sign_cancel(seed: int) -> None:
 
 
 def test_of_equal_rows_the_latest_stay() -> None:
-    """Netting three insertions against one deletion leaves the two insertions with the greatest seq."""
+    """Netting three insertions against one deletion leaves the two insertions with the greatest seqs."""
     rows = changes_of((I, {"id": 1}), (I, {"id": 1}), (D, {"id": 1}), (I, {"id": 1}))
 
     changes = calc.run(hand_on(nets=True), rows)
@@ -172,7 +172,7 @@ def test_of_equal_rows_the_latest_stay() -> None:
 
 
 def test_rows_that_cancel_are_refreshes_where_somebody_waits_for_them() -> None:
-    """The halves of an update that a projection makes equal are one; a row that comes or goes is none."""
+    """An update whose halves become equal is emitted as one refresh; an inserted or deleted row is not."""
     rows = changes_of(
         (UB, {"id": 1, "amount": 1.0}),
         (UA, {"id": 1, "amount": 2.0}),
@@ -194,7 +194,7 @@ def test_rows_that_cancel_are_refreshes_where_somebody_waits_for_them() -> None:
 
 
 def test_a_filter_drops_refreshes_of_rows_that_it_drops() -> None:
-    """A refresh goes where its row went, or nowhere."""
+    """Refreshes of rows that fail the filter are dropped."""
     rows = changes_of((I, {"id": 1, "amount": 3.0}), (I, {"id": 2, "amount": 1.0}))
 
     changes = calc.refreshed(hand_on(predicate=LARGE, nets=True, refreshes=True), rows)

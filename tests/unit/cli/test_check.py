@@ -1,4 +1,4 @@
-"""`rowkind check`: what it says of a job that can be planned."""
+"""`rowkind check`: its report on a job that can be planned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VIEWS = {"called": "SELECT id, name AS title FROM t"}
 
 
 def checked(tmp_path: Path, sql: str) -> str:
-    """What the command says of a job with this query."""
+    """Return the output of the command for a job with this query."""
     columns = {"id": "BIGINT NOT NULL", "name": "STRING", "kind": "STRING"}
     file = tmp_path / "job.yaml"
     tables = {"t": {"mode": "append", "columns": columns}}
@@ -36,7 +36,7 @@ def checked(tmp_path: Path, sql: str) -> str:
     ],
 )
 def test_text_in_double_quotes_that_is_called_as_a_column_is_told(tmp_path: Path, sql: str, text: str) -> None:
-    """Elsewhere that is the column, and here such a condition is true of no row: where it stands, and what to write."""
+    """Text in double quotes that equals a column name gives a warning with its position in the SQL."""
     told = checked(tmp_path, sql)
     assert f"sinks.s.sql: {text} is text" in told
     assert f"    {sql}\n    {' ' * sql.index(text)}{'^' * len(text)}\n" in told
@@ -54,5 +54,5 @@ def test_text_in_double_quotes_that_is_called_as_a_column_is_told(tmp_path: Path
     ],
 )
 def test_other_text_is_not(tmp_path: Path, sql: str) -> None:
-    """In single quotes, called as no column, or the name of a field."""
+    """Text in single quotes, text that equals no column name, and names of struct fields give no warning."""
     assert checked(tmp_path, sql).endswith("1 sink planned. No problems found.\n")

@@ -1,4 +1,4 @@
-"""The help of every command, and what a shell is told to complete it."""
+"""The help of every command, and shell completion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.service.cli import main
 
 
 def commands(of: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    """All commands that people see, by how they are called."""
+    """Yield all visible commands with their full names."""
     yield name, of
     if isinstance(of, click.Group):
         for each, command in of.commands.items():
@@ -24,12 +24,12 @@ def commands(of: click.Command, name: str) -> Iterator[tuple[str, click.Command]
 
 COMMANDS = dict(commands(main, "rowkind"))
 WITHOUT = {"rowkind topics", "rowkind dead-letters", "rowkind examples"}
-"""Groups that do nothing by themselves, and one command that takes nothing."""
+"""Groups without an action of their own, and one command without arguments."""
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT))
 def test_every_help_has_examples_that_can_be_called(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each line calls a command that there is, with options and as many arguments as it takes."""
+    """Each example line calls an existing command with valid options and arguments."""
     monkeypatch.chdir(tmp_path)
     for file in ("job.yaml", "changes.jsonl", "flink-script.sql"):
         Path(file).touch()
@@ -50,14 +50,14 @@ def test_every_help_has_examples_that_can_be_called(name: str, tmp_path: Path, m
 
 @pytest.mark.parametrize(("shell", "says"), [("bash", "complete -o"), ("zsh", "#compdef"), ("fish", "complete --")])
 def test_a_shell_gets_a_script_that_completes(shell: str, says: str) -> None:
-    """By which it asks the command itself."""
+    """`rowkind completion` prints the completion script of each shell."""
     done = CliRunner().invoke(main, ["completion", shell], prog_name="rowkind")
     assert done.exit_code == 0
     assert says in done.output
 
 
 def completed(line: str) -> list[str]:
-    """What the script is told for the last word of a line."""
+    """Return the completions of the last word of a line, as the completion script requests them."""
     asked = {"_ROWKIND_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
     done = CliRunner().invoke(main, env=asked, prog_name="rowkind")
     assert done.stderr == ""
@@ -65,13 +65,13 @@ def completed(line: str) -> list[str]:
 
 
 def test_commands_and_options_are_completed() -> None:
-    """As the script asks for them."""
+    """Names of commands and options are completed."""
     assert completed("rowkind sav") == ["plain,savepoint"]
     assert completed("rowkind run --l") == ["plain,--log"]
 
 
 def test_names_in_the_job_file_are_completed(tmp_path: Path) -> None:
-    """Of sinks and tables, also where the file's references stand for nothing here, or the job is not good yet."""
+    """Sinks and tables of the job file are completed, even if its references are unset or the job is invalid."""
     job = tmp_path / "job.yaml"
     job.write_text(
         "kafka: {bootstrap.servers: '${KAFKA}'}\ntables: {orders: {}, payments: {}}\nsinks: {paid: {}, open: {}}\n"
@@ -84,7 +84,7 @@ def test_names_in_the_job_file_are_completed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[", "sinks: 1", "- sinks", None])
 def test_a_job_file_that_is_none_completes_nothing(tmp_path: Path, text: str | None) -> None:
-    """And says nothing where the line is being written."""
+    """A missing or invalid job file gives no completions and prints no error."""
     job = tmp_path / "job.yaml"
     if text is not None:
         job.write_text(text)

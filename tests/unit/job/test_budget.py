@@ -1,4 +1,4 @@
-"""How the memory that a job may take is divided."""
+"""How the memory limit of a job is divided."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MB = 1 << 20
     [("2g", 2048 * _MB), ("2Gi", 2048 * _MB), ("1536 MB", 1536 * _MB), ("3000000K", 3_000_000 << 10)],
 )
 def test_an_amount_is_written_as_people_do(text: str, amount: int) -> None:
-    """Units are powers of 1024, in small letters or large ones."""
+    """Memory sizes are accepted in common spellings, with units as powers of 1024, in lower or upper case."""
     assert size.parse(text) == amount
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 16])
 @pytest.mark.parametrize("more", [0, 500 * _MB, 100_000 * _MB])
 def test_the_parts_are_less_than_the_whole(parallelism: int, more: int) -> None:
-    """What is left for everything at rest is at least what that takes, and a batch is not cut to nothing."""
+    """The parts leave enough memory for the fixed costs, and a batch gets at least 10 MB."""
     memory = least(parallelism) + more
     parts = budget(memory, parallelism)
     assert parts.cache is not None
@@ -32,14 +32,14 @@ def test_the_parts_are_less_than_the_whole(parallelism: int, more: int) -> None:
 
 
 def test_without_a_limit_there_is_none_on_what_is_kept_at_hand() -> None:
-    """The other parts are those that suit most jobs."""
+    """Without a memory limit the state cache has no limit, and the other parts have their defaults."""
     assert budget(None, 2) == Budget()
     assert Budget().cache is None
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 4, 8])
 def test_buffers_of_all_tasks_can_grow_at_once(parallelism: int) -> None:
-    """While one grows it is there three times over, and a block may have come to it last."""
+    """The direct memory suffices if the buffers of all tasks grow at once, when each of them exists three times."""
     for parts in (Budget(), budget(4096 * _MB, parallelism)):
         assert 3 * parallelism * parts.at_once(parallelism) <= parts.direct
         assert parts.at_once(parallelism) >= 4 * _MB

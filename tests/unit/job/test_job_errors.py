@@ -1,4 +1,4 @@
-"""What is wrong with a job file: the exact words, with file, line and field."""
+"""Errors of a job file: the exact messages, with file, line and field."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sinks:
 
 
 def refused(folder: Path, text: str) -> list[str]:
-    """The problems of a job file, without the path before the line number."""
+    """Return the problems of a job file, without the path before the line number."""
     file = folder / "job.yaml"
     file.write_text(textwrap.dedent(text).lstrip("\n"))
     with pytest.raises(JobError) as caught:
@@ -37,7 +37,7 @@ def refused(folder: Path, text: str) -> list[str]:
 
 
 def changed(old: str, new: str) -> str:
-    """The good job with one line written differently."""
+    """Return the valid job with one line changed."""
     assert old in GOOD
     return GOOD.replace(old, new)
 
@@ -211,8 +211,8 @@ TYPES = (
             "    mode: retract\n    sql",
             "    mode: retract\n    delivery: at_least_once\n    sql",
             (
-                "11: sinks.result: `delivery: at_least_once` may write changes twice, which only an upsert sink "
-                "allows; this one is retract"
+                "11: sinks.result: `delivery: at_least_once` may write changes twice, which only upsert sinks "
+                "allow; this sink has mode retract"
             ),
         ),
         (
@@ -284,19 +284,19 @@ TYPES = (
             "primary_key: [order_id]",
             "watermark: {column: placed, allowed_lateness: -1h}",
             (
-                "9: tables.orders.watermark.allowed_lateness: the allowed lateness must not be negative: use a shorter "
+                "9: tables.orders.watermark.allowed_lateness: the allowed lateness cannot be negative: use a shorter "
                 "delay instead"
             ),
         ),
         (
             "primary_key: [order_id]",
             "on_truncate: empty",
-            "6: tables.orders: `on_truncate: empty` is for a debezium table with a `primary_key`",
+            "6: tables.orders: `on_truncate: empty` is only for debezium tables with a `primary_key`",
         ),
         (
             "primary_key: [order_id]",
             "on_bad_update: retract",
-            "6: tables.orders: `on_bad_update` is for an upsert table, or a debezium table without `exact`",
+            "6: tables.orders: `on_bad_update` is only for upsert tables, and debezium tables without `exact`",
         ),
         (
             "mode: retract\n    columns",
@@ -311,7 +311,7 @@ TYPES = (
         (
             "mode: retract\n    sql:",
             "mode: retract\n    connect_schema: true\n    sql:",
-            "11: sinks.result: `connect_schema` is for `format: json`; this sink has `format: avro`",
+            "11: sinks.result: `connect_schema` is only for `format: json`; this sink uses avro",
         ),
         (
             "mode: retract\n    sql:",
@@ -323,12 +323,12 @@ TYPES = (
 def test_a_problem_is_named_with_line_field_and_what_was_expected(
     tmp_path: Path, old: str, new: str, problem: str
 ) -> None:
-    """One mistake in a good job gives exactly one line that says what to do."""
+    """One mistake in a valid job gives the message for it, with the line, the field and the expected value."""
     assert problem in refused(tmp_path, changed(old, new))
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """Nobody has to start over for every single mistake."""
+    """All problems of a file are reported at once, in the order of the file."""
     text = GOOD.replace("job: shop", "job: my shop").replace("primary_key", "primarykey").replace("sql:", "sqll:")
 
     assert refused(tmp_path, text) == [
@@ -352,12 +352,12 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
     ],
 )
 def test_a_file_that_is_no_job_is_said_to_be_none(tmp_path: Path, text: str, problem: str) -> None:
-    """YAML's own complaint comes with its line, and a document of another shape is named."""
+    """A YAML error is reported with its line, and a document that is not a mapping is refused."""
     assert refused(tmp_path, text) == [problem]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """There is no line to show, only the file."""
+    """The error for a missing file names the file without a line."""
     file = tmp_path / "none.yaml"
 
     with pytest.raises(JobError) as caught:
@@ -367,7 +367,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_what_only_a_running_job_needs_is_asked_for_when_it_runs(tmp_path: Path) -> None:
-    """A job without Kafka, registry and checkpoint can be tried, but not run."""
+    """A job without Kafka, registry and checkpoint loads, but is refused when it is to run."""
     file = tmp_path / "job.yaml"
     lines = GOOD.lstrip("\n").splitlines(keepends=True)
     file.write_text("".join(lines[:1] + lines[4:]))

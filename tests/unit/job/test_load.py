@@ -1,4 +1,4 @@
-"""What a job file means: references to the environment, secrets, short forms and defaults."""
+"""The meaning of a job file: references to the environment, secrets, short forms and defaults."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ sinks:
 
 
 def job(folder: Path, middle: str, tail: str = TAIL, **environment: str) -> Job:
-    """The job with some lines between its name and its tables."""
+    """Load the job with some lines between its name and its tables."""
     file = folder / "job.yaml"
     file.write_text(HEAD + middle + tail)
     return load(file, environment)
 
 
 def test_references_are_replaced_from_the_environment(tmp_path: Path) -> None:
-    """`${NAME}` and `${NAME:-default}`, anywhere in a value; `$${` is a plain `${`."""
+    """`${NAME}` and `${NAME:-default}` are replaced anywhere in a value; `$${` is a literal `${`."""
     found = job(
         tmp_path,
         "checkpoint: ${BASE}/${NAME:-shop}-$${x}\nparallelism: ${N:-3}\nttl: ${EMPTY:-2h}\n",
@@ -46,7 +46,7 @@ def test_references_are_replaced_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_a_reference_that_leads_nowhere_is_named(tmp_path: Path) -> None:
-    """A variable that is not set, a file that is not there, and a form that is not known, each with its line."""
+    """An unset variable, a missing secret file and an invalid reference are each reported with their line."""
     with pytest.raises(JobError) as caught:
         job(tmp_path, "checkpoint: ${NOPE}\nkafka: {bootstrap.servers: a, sasl.password: {file: nope}, x: '${a b}'}\n")
 
@@ -59,7 +59,7 @@ def test_a_reference_that_leads_nowhere_is_named(tmp_path: Path) -> None:
 
 
 def test_secrets_come_from_files_and_are_never_printed(tmp_path: Path) -> None:
-    """A secret is used as its file has it, without the last line end, and shows as *** wherever a job is shown."""
+    """A secret is read from its file without the last line end, and is shown as *** wherever a job is printed."""
     (tmp_path / "password").write_text("hush-1\n")
     found = job(
         tmp_path,
@@ -81,7 +81,7 @@ def test_secrets_come_from_files_and_are_never_printed(tmp_path: Path) -> None:
 
 
 def test_a_wrong_secret_is_not_printed_in_the_error_either(tmp_path: Path) -> None:
-    """Errors under kafka and registry never quote the value."""
+    """Errors under `kafka` and `registry` never quote the value."""
     with pytest.raises(JobError) as caught:
         job(tmp_path, "kafka: {bootstrap.servers: a, sasl.password: [hush-1]}\n")
 
@@ -89,7 +89,7 @@ def test_a_wrong_secret_is_not_printed_in_the_error_either(tmp_path: Path) -> No
 
 
 def test_numbers_and_booleans_in_settings_become_text(tmp_path: Path) -> None:
-    """Settings are text, however YAML reads them."""
+    """Client settings are text, even if YAML reads them as numbers or booleans."""
     found = job(tmp_path, "kafka: {bootstrap.servers: a, linger.ms: 5, enable.ssl.certificate.verification: false}\n")
 
     assert found.kafka == {
@@ -100,7 +100,7 @@ def test_numbers_and_booleans_in_settings_become_text(tmp_path: Path) -> None:
 
 
 def test_how_long_an_outage_may_take_is_no_setting_of_the_client(tmp_path: Path) -> None:
-    """It stands among them, because that is where it is looked for."""
+    """`kafka.outage` is read in ms and is not passed to the Kafka client."""
     found = job(tmp_path, "kafka: {bootstrap.servers: a, outage: 10m}\n")
 
     assert found.outage == 600_000
@@ -108,7 +108,7 @@ def test_how_long_an_outage_may_take_is_no_setting_of_the_client(tmp_path: Path)
 
 
 def test_defaults(tmp_path: Path) -> None:
-    """What a short job leaves out."""
+    """A short job has the documented defaults."""
     found = job(tmp_path, "")
 
     assert (found.parallelism, found.unmatched, found.batch.max_rows, found.ttl) == (2, "ignore", 500_000, None)
@@ -120,7 +120,7 @@ def test_defaults(tmp_path: Path) -> None:
 
 
 def test_a_record_of_a_table_that_only_inserts_needs_no_row_kind(tmp_path: Path) -> None:
-    """It is an insertion; elsewhere it is a dead letter, and where something else is said, that."""
+    """A record without a row kind is an insertion in an append table and a dead letter elsewhere, unless configured."""
     tail = """
 tables:
   a: {mode: append, columns: {x: INT}}
@@ -135,7 +135,7 @@ sinks:
 
 
 def test_a_row_kind_may_be_a_preset_by_its_name_or_a_map(tmp_path: Path) -> None:
-    """`row_kind: ordinal`, and a map from words to kinds."""
+    """`row_kind` accepts the name of a preset, or a header with a map from words to kinds."""
     tail = """
 tables:
   a: {mode: retract, columns: {x: INT}, row_kind: ordinal}
@@ -168,14 +168,14 @@ sinks:
     ],
 )
 def test_a_start_may_be_a_word_offsets_or_a_time(tmp_path: Path, written: str, start: Start) -> None:
-    """The short forms of `start`; a time without a zone is UTC."""
+    """`start` has short forms; a time without a zone is UTC."""
     tail = TAIL.replace("primary_key: order_id", f"start: {written}")
 
     assert job(tmp_path, "", tail).tables["orders"].start.physical() == start
 
 
 def test_lines_are_known_for_fields_and_what_is_inside_of_them(tmp_path: Path) -> None:
-    """A field that is not in the file has the line of the nearest one around it."""
+    """A field that is not in the file has the line of its nearest enclosing field."""
     found = job(tmp_path, "ttl: 1d\n")
 
     assert found.line("ttl") == 2
@@ -185,7 +185,7 @@ def test_lines_are_known_for_fields_and_what_is_inside_of_them(tmp_path: Path) -
 
 
 def test_the_primary_key_is_never_null_and_the_rest_of_an_upsert_table_may_be(tmp_path: Path) -> None:
-    """A delete in an upsert topic is a key and nothing else."""
+    """Primary keys and other columns keep their declared NOT NULL, also in an upsert table."""
     tail = """
 tables:
   a: {mode: retract, columns: {x: INT, y: INT NOT NULL}, primary_key: x}
@@ -200,7 +200,7 @@ sinks:
 
 
 def test_columns_come_from_a_schema_file_or_the_registry(tmp_path: Path) -> None:
-    """A file beside the job, or the folder that stands for a registry, by the topic's subject."""
+    """Columns come from a schema file next to the job, or from the registry folder by the topic's subject."""
     schema = '{"type": "record", "name": "A", "fields": [{"name": "x", "type": ["null", "long"]}]}'
     (tmp_path / "a.avsc").write_text(schema)
     (tmp_path / "schemas").mkdir()
@@ -221,7 +221,7 @@ sinks:
 
 
 def test_a_table_of_which_nothing_says_the_columns_is_refused(tmp_path: Path) -> None:
-    """Without columns, schema and registry there is nothing to go by."""
+    """A table without `columns`, `schema` and registry is refused."""
     found = job(tmp_path, "", TAIL.replace("columns: {order_id: BIGINT NOT NULL}, ", ""))
 
     with pytest.raises(JobError, match="set `columns` or `schema` in the table, or `registry` in the job"):
@@ -240,7 +240,7 @@ def test_a_table_of_which_nothing_says_the_columns_is_refused(tmp_path: Path) ->
     ],
 )
 def test_lengths_of_time(text: str, length: int) -> None:
-    """Each unit, and two of them together."""
+    """Lengths of time are parsed in each unit and as a sum of units."""
     assert parse(text) == length
 
 
@@ -248,6 +248,6 @@ def test_lengths_of_time(text: str, length: int) -> None:
     ("length", "text"), [(1500, "1500ms"), (90_000, "90s"), (43_200_000, "12h"), (2_592_000_000, "30d")]
 )
 def test_lengths_of_time_are_shown_in_the_largest_unit_that_fits(length: int, text: str) -> None:
-    """What is shown can be parsed again."""
+    """A length of time is shown in the largest unit that divides it, and can be parsed again."""
     assert show(length) == text
     assert parse(text) == length

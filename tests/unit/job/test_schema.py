@@ -1,4 +1,4 @@
-"""The reference and the schema of the job file: current, and of one mind with the loader."""
+"""The reference and the JSON schema of the job file: both are current, and the schema agrees with the loader."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ WHOLE = {"job", "tables", "sinks"}
 
 
 def document(text_: str) -> Any:
-    """A YAML document as an editor sees it: keys are text, and so are times."""
+    """Parse a YAML document as an editor does: keys and times are text."""
     return as_json(YAML(typ="safe", pure=True).load(text_))
 
 
 def as_json(value: Any) -> Any:
-    """A value of YAML as JSON has it."""
+    """Return a YAML value as a JSON value."""
     match value:
         case dict():
             return {str(name): as_json(each) for name, each in value.items()}
@@ -52,17 +52,17 @@ def as_json(value: Any) -> Any:
 
 
 def complaints(of: Any) -> list[str]:
-    """What the schema has to say against a document."""
+    """Return the errors that the schema reports for a document."""
     return [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(of)]
 
 
 def test_the_reference_is_up_to_date() -> None:
-    """The page is what `python -m generators` writes."""
+    """The reference page equals the output of `python -m generators`."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_the_published_schema_is_up_to_date() -> None:
-    """The schema in the package, which `rowkind schema` prints, is the model's, and a schema."""
+    """The schema in the package is valid, equals the model's, and is printed by `rowkind schema`."""
     Draft202012Validator.check_schema(job_schema())
     assert PATH.read_text(encoding="utf-8") == text()
     assert CliRunner().invoke(main, ["schema"], catch_exceptions=False).stdout == text()
@@ -70,7 +70,7 @@ def test_the_published_schema_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("of", ["properties", "$defs"])
 def test_every_key_has_a_meaning(of: str) -> None:
-    """No field of the model is without a sentence below it."""
+    """Every field of the model has a description that ends as a sentence."""
     sections = [job_schema()] if of == "properties" else list(job_schema()["$defs"].values())
     for section in sections:
         for name, value in section.get("properties", {}).items():
@@ -79,13 +79,13 @@ def test_every_key_has_a_meaning(of: str) -> None:
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda path: path.parent.name)
 def test_every_job_of_the_tree_is_valid(job: Path) -> None:
-    """The jobs that come with Rowkind, and those of the tests."""
+    """The jobs of the examples and of the tests are valid by the schema."""
     assert not complaints(document(job.read_text()))
 
 
 @pytest.mark.parametrize("block", SHOWN)
 def test_what_documents_show_of_a_job_is_valid(block: str) -> None:
-    """A whole job as it is, a part of one with what it lacks; what is no job file names no key of one."""
+    """Every job or part of a job in the docs is valid, once the missing parts are added."""
     shown = document(block)
     if not isinstance(shown, dict) or not shown.keys() & job_schema()["properties"].keys():
         return
@@ -93,7 +93,7 @@ def test_what_documents_show_of_a_job_is_valid(block: str) -> None:
 
 
 def test_what_the_documents_show_as_whole_jobs_loads(tmp_path: Path) -> None:
-    """There are some, and the loader takes each of them."""
+    """The docs contain more than one complete job, and the loader accepts all of them."""
     whole = [each.values[0] for each in SHOWN if (document(str(each.values[0])) or {}).keys() >= WHOLE]
     assert len(whole) > 1
     for block in whole:
@@ -136,7 +136,7 @@ sinks:
 
 
 def test_every_way_to_write_a_value_is_known(tmp_path: Path) -> None:
-    """Short forms, references, lengths of time and amounts of memory: the loader and the schema take them all."""
+    """The loader and the schema accept short forms, references, lengths of time and amounts of memory."""
     (tmp_path / "password").write_text("word")
     loaded(SHORT_AND_LONG, tmp_path / "job.yaml", {})
     assert not complaints(document(SHORT_AND_LONG))
@@ -166,11 +166,11 @@ REFUSED = [
 ]
 _NAMED = test_job_errors.test_a_problem_is_named_with_line_field_and_what_was_expected.pytestmark[0].args[1]
 NAMED = [changed(old, new) for old, new, _ in _NAMED]
-"""What the tests of the loader's words have it refuse."""
+"""The jobs that the tests of the loader's messages expect to be refused."""
 
 
 def by_shape(job: str) -> bool:
-    """Whether pydantic by itself finds something wrong, be it what it may."""
+    """Return whether pydantic alone reports an error of another type than `value_error`."""
     try:
         Job.model_validate(YAML(typ="safe", pure=True).load(job))
     except ValidationError as error:
@@ -180,13 +180,13 @@ def by_shape(job: str) -> bool:
 
 @pytest.mark.parametrize("job", [*REFUSED, *filter(by_shape, NAMED)])
 def test_what_the_loader_refuses_by_shape_the_schema_refuses(job: str, tmp_path: Path) -> None:
-    """Keys that are not known or are missing, values of the wrong kind, words that are none of those that there are."""
+    """The schema also refuses unknown and missing keys, values of the wrong type and unknown words."""
     with pytest.raises(JobError):
         loaded(job, tmp_path / "job.yaml", {})
     assert complaints(document(job))
 
 
 def test_the_examples_load() -> None:
-    """What is valid by the schema is a job, where it is one that comes with Rowkind."""
+    """Every job of the tree that is valid by the schema also loads."""
     for job in JOBS:
         load(job, {})

@@ -1,4 +1,4 @@
-"""A topic that a job would write for more than one reason, or read though it writes it itself, is refused."""
+"""A topic that a job would write for two reasons, or would both write and read, is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.job.test_job_errors import changed, refused
             "sinks:\n",
             "dead_letters: {topic: orders}\nsinks:\n",
             (
-                "1: table 'orders' reads topic 'orders', which has the dead letters: each would be read, and fail "
+                "1: table 'orders' reads topic 'orders', which has the dead letters: each would be read and fail "
                 "again. Set another topic in `dead_letters`, or read the letters in another job"
             ),
         ),
@@ -39,10 +39,10 @@ from tests.unit.job.test_job_errors import changed, refused
         (
             "sinks:\n",
             "sinks:\n  other: {topic: shop.main.progress, mode: append, sql: SELECT 1}\n",
-            "1: topic 'shop.main.progress' is a topic that the job itself creates: use another one",
+            "1: topic 'shop.main.progress' is reserved for the job itself: use another topic",
         ),
     ],
 )
 def test_a_topic_that_feeds_its_own_job_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    """The message names the topic, what uses it, and what to do."""
+    """The error names the topic, its uses and the next step."""
     assert refused(tmp_path, changed(old, new)) == [problem]

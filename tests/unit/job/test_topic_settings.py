@@ -1,4 +1,4 @@
-"""What a table says of its topic beyond its columns: units of numbers, the format of keys, the record type."""
+"""Topic settings of a table besides its columns: units of numbers, key format, record name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = "{id: BIGINT NOT NULL, code: STRING NOT NULL, day: DATE, at: TIME, due
 
 
 def table(settings: str) -> str:
-    """A job file whose table has some settings."""
+    """Return a job file whose table has the given settings."""
     return f"""
 job: j
 tables:
@@ -26,7 +26,7 @@ sinks:
 
 
 def test_units_keys_and_the_record_type_reach_the_reader(tmp_path: Path) -> None:
-    """As they are written, and `key` may be a section of its own."""
+    """Units, the key format and the record name reach the source; `key` may be a section."""
     for key in ("key.format: long", "key: {format: long}"):
         settings = f"primary_key: id, {key}, record: a.B, units: {{day: days, at: millis, due: micros}}"
         source = source_table(loaded(table(settings), tmp_path / "job.yaml"), "t")
@@ -56,7 +56,7 @@ def test_units_keys_and_the_record_type_reach_the_reader(tmp_path: Path) -> None
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(settings: str, problem: str, tmp_path: Path) -> None:
-    """The message says what can be written."""
+    """An invalid setting is refused with the valid choices."""
     text = table(settings).replace("format: json, ", "") if "plain_avro" in settings else table(settings)
     with pytest.raises(JobError) as caught:
         declared(loaded(text, tmp_path / "job.yaml"), "t")

@@ -1,4 +1,4 @@
-"""When records were made, as it rides along until their batch has ended."""
+"""Creation times of records, stored until their batch has ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW = 1_767_225_600.0
 
 
 def test_an_age_is_kept_to_an_eighth_of_itself() -> None:
-    """From nothing to a year; the time of a record that is from the future is kept as it is."""
+    """Ages from 0 to a year are accurate to an eighth; the time of a record from the future is kept exactly."""
     for seconds in (-5.0, 0.0, 0.001, 0.02, 0.3, 7.0, 60.0, 5_000.0, 86_400.0, 3e7):
         ((name, count),) = ages("t", made(NOW - seconds), NOW).items()
         metric, labels = parse(name)
@@ -22,7 +22,7 @@ def test_an_age_is_kept_to_an_eighth_of_itself() -> None:
 
 
 def test_many_records_are_few_samples_and_none_is_lost() -> None:
-    """A million records of an hour, each time for sixteen of them."""
+    """A million records of one hour become fewer than 150 samples, and their counts add up to a million."""
     made_at = Made((1000 * (NOW - np.linspace(0, 3600, 62_500))).astype(np.int64), np.full(62_500, 16))
     found = ages("t", made_at, NOW)
     assert len(found) < 150
@@ -30,5 +30,5 @@ def test_many_records_are_few_samples_and_none_is_lost() -> None:
 
 
 def made(at: float) -> Made:
-    """One record of this time."""
+    """Return one record with this time."""
     return Made(np.array([round(at * 1000)]), np.array([1]))

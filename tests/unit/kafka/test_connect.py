@@ -1,4 +1,4 @@
-"""What Kafka Connect and Debezium send beyond their types: deletes, keys, several record types, bad columns."""
+"""Kafka Connect and Debezium records besides their types: deletes, keys, several record types, invalid columns."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ SHOWN = {"id": 1, "name": "a", "day": "2026-02-02", "amount": "7.25"}
 
 
 def table(columns: Record, mode: Any, format_: Any = "json", **more: Any) -> SourceTable:
-    """A table of this mode, whose key is `id`; a record without a row kind is an insertion."""
+    """Return a table of this mode with the key `id`; a record without a row kind is an insertion."""
     header = RowKindHeader(missing="insert")
     return SourceTable("orders", "orders", mode, columns, ("id",), row_kind=header, format=format_, **more)
 
 
 def wrapped(schema: Any, payload: Any) -> bytes:
-    """A payload with its schema beside it."""
+    """Return a payload together with its schema."""
     return json.dumps({"schema": schema, "payload": payload}).encode()
 
 
 def rows(source: SourceTable, found: DecodedRecords) -> list[tuple[str, dict[str, Any]]]:
-    """Row kinds and rows."""
+    """Return row kinds and rows."""
     shown = decode(source.declared, found.rows.payload)
     return [(SYMBOLS[kind], row) for kind, row in zip(found.rows.kind.tolist(), shown, strict=True)]
 
@@ -67,7 +67,7 @@ PAYLOAD = {"id": 1, "name": "a", "day": 20486, "amount": "AtU="}
 
 
 def test_json_is_read_by_the_schema_beside_it(tmp_path: Path) -> None:
-    """Days are a date and base64 is a decimal; an envelope's rows are read by its schema, too."""
+    """With a schema in the record, days become a date and base64 a decimal, also in the rows of an envelope."""
     plain = table(RECORD, "append")
     found = read(plain, FolderRegistry(tmp_path), (None, wrapped(CONNECT, PAYLOAD)))
     assert rows(plain, found) == [("+I", SHOWN)]
@@ -88,7 +88,7 @@ def test_json_is_read_by_the_schema_beside_it(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("debezium", [False, True])
 def test_a_payload_of_null_deletes(nothing: bytes, *, debezium: bool, tmp_path: Path) -> None:
-    """The key says which row; in a table of envelopes it is the tombstone behind a delete."""
+    """A null payload deletes the row of its key; in a Debezium table it is a tombstone and is ignored."""
     source = table(RECORD, "upsert", debezium=debezium)
     found = read(source, FolderRegistry(tmp_path), (wrapped(KEY, {"id": 1}), nothing))
     assert rows(source, found) == ([] if debezium else [("-D", {"id": 1, "name": None, "day": None, "amount": None})])
@@ -109,14 +109,14 @@ def test_a_payload_of_null_deletes(nothing: bytes, *, debezium: bool, tmp_path: 
     ],
 )
 def test_a_schema_that_says_nothing_readable_is_a_dead_letter(schema: Any, reason: str, tmp_path: Path) -> None:
-    """It says where the schema is wrong."""
+    """The dead letter names the place of the error in the schema."""
     found = read(table(RECORD, "append"), FolderRegistry(tmp_path), (None, wrapped(schema, {"id": 1})))
     assert [letter.stage for letter in found.letters] == ["schema"]
     assert reason in found.letters[0].message
 
 
 def test_a_deep_schema_or_value_is_a_dead_letter(tmp_path: Path) -> None:
-    """Nesting beyond all sense ends no job."""
+    """A schema that is nested too deeply makes a dead letter and does not stop the job."""
     schema: Any = {"type": "int32"}
     for _ in range(300):
         schema = {"type": "array", "items": schema}
@@ -127,7 +127,7 @@ def test_a_deep_schema_or_value_is_a_dead_letter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format_", ["json", "json with schema", "plain_avro"])
 def test_a_bad_record_names_all_its_bad_columns(format_: str, tmp_path: Path) -> None:
-    """Each with what is wrong, so that one look is enough."""
+    """The dead letter names all invalid columns with their values, in the order of the columns."""
     if format_ == "plain_avro":
         fields = [{"name": "id", "type": "long"}, *({"name": name, "type": "string"} for name in RECORD.names[1:])]
         schema = {"type": "record", "name": "Row", "fields": fields}
@@ -153,7 +153,7 @@ def test_a_bad_record_names_all_its_bad_columns(format_: str, tmp_path: Path) ->
 
 
 def test_a_column_that_nobody_reads_is_not_looked_at(tmp_path: Path) -> None:
-    """A value that does not keep to its schema harms only the tables that have its column."""
+    """An invalid value in a column that the table does not have is ignored."""
     source = table(Record.of({"id": "BIGINT NOT NULL", "name": "STRING"}), "append")
     found = read(source, FolderRegistry(tmp_path), (None, wrapped(CONNECT, {**PAYLOAD, "amount": "?"})))
     assert rows(source, found) == [("+I", {"id": 1, "name": "a"})]
@@ -174,7 +174,7 @@ ROW = {
 
 
 def framed(registry: FolderRegistry, schema: Any, value: Any) -> bytes:
-    """A value with the number of its schema in front."""
+    """Return a value with the ID of its schema in front."""
     return struct.pack(">bI", 0, registry.register(f"{schema['name']}-value", Record.parse(schema))) + avro(
         schema, value
     )
@@ -182,7 +182,7 @@ def framed(registry: FolderRegistry, schema: Any, value: Any) -> bytes:
 
 @pytest.mark.parametrize("more", [{}, {"known_as": "ns.Row"}, {"known_as": "Row"}])
 def test_a_record_of_another_type_is_a_dead_letter(more: dict[str, str], tmp_path: Path) -> None:
-    """It names both types, and is no row of NULLs."""
+    """The dead letter names both record types; the record does not become a row of NULLs."""
     registry, source = FolderRegistry(tmp_path), table(RECORD, "append", "avro", **more)
     other = framed(registry, OTHER, {"id": 2, "reason": "x"})
     found = read(source, registry, (None, framed(registry, ROW, {"id": 1, "name": "a"})), (None, other))
@@ -196,7 +196,7 @@ def test_a_record_of_another_type_is_a_dead_letter(more: dict[str, str], tmp_pat
 
 @pytest.mark.parametrize("name", ["ns.Row", "Row"])
 def test_records_of_other_types_are_left_out_where_the_table_names_its_own(name: str, tmp_path: Path) -> None:
-    """They are neither rows nor dead letters."""
+    """Records of other types are neither rows nor dead letters if the table names its record type."""
     registry, source = FolderRegistry(tmp_path), table(RECORD, "append", "avro", record=name)
     other = framed(registry, OTHER, {"id": 2, "reason": "x"})
     found = read(source, registry, (None, other), (None, framed(registry, ROW, {"id": 1, "name": "a"})), (None, other))
@@ -205,7 +205,7 @@ def test_records_of_other_types_are_left_out_where_the_table_names_its_own(name:
 
 
 def test_connects_json_has_record_types_too(tmp_path: Path) -> None:
-    """By the name of the struct."""
+    """In Connect's JSON, the record type is the name of the struct."""
     source = table(RECORD, "append", record="shop.public.orders.Value")
     other = {"type": "struct", "name": "shop.public.returns.Value", "fields": [{"field": "id", "type": "int64"}]}
     found = read(source, FolderRegistry(tmp_path), (None, wrapped(other, {"id": 2})), (None, wrapped(CONNECT, PAYLOAD)))
@@ -214,7 +214,7 @@ def test_connects_json_has_record_types_too(tmp_path: Path) -> None:
 
 
 def test_an_older_schema_without_the_newer_columns_is_the_same_type(tmp_path: Path) -> None:
-    """A record that has nothing but the key has no field of another type either."""
+    """A record that has only the key is read, because it has no field that belongs to another type."""
     registry, source = FolderRegistry(tmp_path), table(RECORD, "append", "avro")
     older = {"type": "record", "name": "Older", "fields": [{"name": "id", "type": "long"}]}
     found = read(source, registry, (None, framed(registry, older, {"id": 1})))
@@ -238,7 +238,7 @@ KEYS = [
 def test_a_key_has_a_format_of_its_own(
     format_: str, record: Record, key: bytes | None, wanted: Any, *, value_format: str, tmp_path: Path
 ) -> None:
-    """As kcat and ksqlDB write keys beside values in Avro or JSON."""
+    """The key's format is independent of the value's, as with kcat and ksqlDB."""
     registry, source = FolderRegistry(tmp_path), table(record, "upsert", value_format, key_format=format_)
     schema = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
     found = read(source, registry, (framed(registry, schema, {"id": 7}) if key is None else key, None))
@@ -250,18 +250,18 @@ def test_a_key_has_a_format_of_its_own(
     ("format_", "value_format", "record", "key", "reason"),
     [
         (None, "avro", RECORD, b"1", "the key begins with byte 0x31"),
-        (None, "json", RECORD, b"nails", "the record's key: it is not JSON"),
+        (None, "json", RECORD, b"nails", "the record's key: the text is not JSON"),
         ("string", "avro", RECORD, b"nails", "'nails' is not BIGINT"),
         ("string", "avro", TEXT_KEY, b"\xff\xfe", "0xfffe is not UTF-8 text"),
         ("string", "avro", RECORD, b"9223372036854775808", "out of range for BIGINT"),
-        ("long", "avro", RECORD, b"1", "its length is 1 instead of 8 bytes"),
+        ("long", "avro", RECORD, b"1", "expected 8 bytes, got 1"),
         ("long", "avro", RECORD, None, "there is no key"),
     ],
 )
 def test_a_key_that_cannot_be_read_is_told_of_as_a_key(
     format_: str | None, value_format: str, record: Record, key: bytes | None, *, reason: str, tmp_path: Path
 ) -> None:
-    """The message is about the key, and says how to declare its format."""
+    """The error is about the key, and says how to declare its format."""
     source = table(record, "upsert", value_format, key_format=format_)
     found = read(source, FolderRegistry(tmp_path), (key, None))
     (letter,) = found.letters
@@ -274,7 +274,7 @@ def test_a_key_that_cannot_be_read_is_told_of_as_a_key(
 @pytest.mark.parametrize("format_", [None, "string", "long", "json", "avro"])
 @pytest.mark.parametrize("value_format", ["json", "avro", "plain_avro"])
 def test_what_is_produced_for_a_table_is_read_by_it(format_: str | None, value_format: str, tmp_path: Path) -> None:
-    """`rowkind produce` writes keys in the format that the table says."""
+    """`rowkind produce` writes keys in the format that the table declares, and the table reads them."""
     of_key = f", key.format: {format_}" if format_ else ""
     text = f"""
 job: j

@@ -1,4 +1,4 @@
-"""Tables whose topics others write: Debezium's envelopes, JSON, Avro without a frame.
+"""Tables over topics that other systems write: Debezium envelopes, JSON, and Avro without a frame.
 
 Values are written by fastavro and json, with the schemas that Debezium's connectors register.
 """
@@ -80,7 +80,7 @@ KEY_ONLY = {"id": 1, "name": None, "amount": None, "placed": None, "day": None}
 
 
 def read(source: SourceTable, registry: FolderRegistry, *records: tuple[bytes | None, bytes | None]) -> DecodedRecords:
-    """What the records (key, value) of a topic are, in this order."""
+    """Decode the records (key, value) of a topic, in this order."""
     count = len(records)
     decoder = Decoder(PhysicalScan("scan", source, pass_on(source.declared)), registry, tolerate=True)
     return decoder.decode(
@@ -97,7 +97,7 @@ def read(source: SourceTable, registry: FolderRegistry, *records: tuple[bytes | 
 
 
 def shown(found: DecodedRecords) -> list[tuple[str, int, dict[str, Any]]]:
-    """Row kind, offset and row."""
+    """Return row kinds, offsets and rows."""
     rows = decode(RECORD, found.rows.payload)
     return [
         (SYMBOLS[kind], seq >> 16, row)
@@ -106,14 +106,14 @@ def shown(found: DecodedRecords) -> list[tuple[str, int, dict[str, Any]]]:
 
 
 def avro(schema: Any, value: Any) -> bytes:
-    """A value as fastavro writes it."""
+    """Return a value as fastavro writes it."""
     output = io.BytesIO()
     fastavro.schemaless_writer(output, fastavro.parse_schema(schema), value)
     return output.getvalue()
 
 
 class Debezium:
-    """A topic of envelopes, in Avro or in JSON."""
+    """A topic of envelopes in Avro or JSON."""
 
     def __init__(self, folder: Path, form: str, *, exact: bool = False) -> None:
         self.json = form == "json"
@@ -130,7 +130,7 @@ class Debezium:
         )
 
     def value(self, op: str, before: Any, after: Any) -> bytes:
-        """An envelope."""
+        """Return an envelope."""
         envelope = {"before": before, "after": after, "op": op, "source": {"lsn": 1}, "ts_ms": None}
         if self.json:
             # With `time.precision.mode: connect` and `decimal.handling.mode: string`.
@@ -140,14 +140,14 @@ class Debezium:
         return struct.pack(">bI", 0, number) + avro(ENVELOPE, envelope)
 
     def key(self) -> bytes:
-        """The key of `A`."""
+        """Return the key of `A`."""
         if self.json:
             return json.dumps({"schema": {}, "payload": {"id": 1}}).encode()
         schema = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
         return struct.pack(">bI", 0, self.registry.register("orders-key", Record.parse(schema))) + avro(schema, A)
 
     def read(self, *values: bytes | None) -> DecodedRecords:
-        """What these values are, all of one key."""
+        """Decode these values, all with one key."""
         return read(self.table, self.registry, *((self.key(), value) for value in values))
 
 
@@ -159,7 +159,7 @@ def _plain(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_of_an_envelope_the_new_row_counts(form: str, tmp_path: Path) -> None:
-    """An old one need not be there, only its key does, which may stand in the record's; a tombstone is nothing."""
+    """Only the new row is used: `before` may be missing, a key is enough for a delete, tombstones are ignored."""
     topic = Debezium(tmp_path, form)
     found = topic.read(
         topic.value("r", None, A),
@@ -183,7 +183,7 @@ def test_of_an_envelope_the_new_row_counts(form: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_an_exact_table_takes_both_rows_of_an_envelope(form: str, tmp_path: Path) -> None:
-    """What was before is taken back, so it must be there."""
+    """An exact table retracts `before`; an update without it becomes a dead letter."""
     topic = Debezium(tmp_path, form, exact=True)
     values = topic.value("c", None, A), topic.value("u", A, B), topic.value("u", None, A), topic.value("d", B, None)
     found = topic.read(*values, None)
@@ -195,7 +195,7 @@ def test_an_exact_table_takes_both_rows_of_an_envelope(form: str, tmp_path: Path
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_what_no_row_can_be_made_of_is_refused(form: str, tmp_path: Path) -> None:
-    """A table that was truncated, another operation, a row that is missing; each says so."""
+    """TRUNCATE, an unknown operation and a missing row each become a dead letter with its reason."""
     topic = Debezium(tmp_path, form)
     values = [topic.value("t", None, None), topic.value("x", None, A), topic.value("u", A, None)]
     found = topic.read(*values, topic.value("c", None, A))
@@ -212,7 +212,7 @@ def test_what_no_row_can_be_made_of_is_refused(form: str, tmp_path: Path) -> Non
 
 
 def test_a_row_that_is_no_envelope_is_told(tmp_path: Path) -> None:
-    """As where the connector unwraps them, which is a topic of mode upsert."""
+    """A record that is not an envelope is a dead letter with stage `schema`."""
     topic = Debezium(tmp_path, "avro")
     number = topic.registry.register("orders-value", Record.parse({**ROW, "namespace": "shop"}))
     found = topic.read(struct.pack(">bI", 0, number) + avro(ROW, A))
@@ -221,7 +221,7 @@ def test_a_row_that_is_no_envelope_is_told(tmp_path: Path) -> None:
 
 
 def test_avro_without_a_frame_is_read_under_the_columns_of_the_table(tmp_path: Path) -> None:
-    """Values and, for what is deleted, keys; what does not fit is a dead letter."""
+    """Avro values and the keys of deletes are read by the declared schema; values that do not fit are dead letters."""
     table = SourceTable(
         "orders",
         "orders",
@@ -238,7 +238,7 @@ def test_avro_without_a_frame_is_read_under_the_columns_of_the_table(tmp_path: P
 
 
 def test_what_debezium_spells_out_is_read(tmp_path: Path) -> None:
-    """Times with a zone as text, decimals as text or with a scale of their own."""
+    """Debezium's zoned times as text and its decimals with a scale of their own are read; misfits are dead letters."""
     scaled = {
         "type": "record",
         "name": "VariableScaleDecimal",
@@ -266,23 +266,23 @@ def test_what_debezium_spells_out_is_read(tmp_path: Path) -> None:
     assert [row for *_, row in shown(found)] == [SHOWN_A | {"name": None}]
     wrong, wide = (letter.message for letter in found.letters)
     assert wrong == (
-        "field 'placed': its value does not fit the column's type: \"noon\": the writer's schema has STRING "
+        "field 'placed': the value does not fit the column's type: \"noon\": the writer's schema has STRING "
         "(io.debezium.time.ZonedTimestamp), but the column is declared TIMESTAMP: declare STRING to keep the text "
         "unchanged"
     )
-    assert wide.startswith("field 'amount': its value does not fit the column's type: ")
+    assert wide.startswith("field 'amount': the value does not fit the column's type: ")
     assert "io.debezium.data.VariableScaleDecimal" in wide
     assert "DECIMAL(10,2): declare a DECIMAL with more digits" in wide
 
 
 def as_json() -> SourceTable:
-    """A table of mode append over a topic of JSON."""
+    """Return a table of mode append over a JSON topic."""
     header = RowKindHeader(missing="insert")
     return SourceTable("orders", "orders", "append", RECORD, ("id",), row_kind=header, format="json")
 
 
 def test_json_has_the_columns_of_the_table(tmp_path: Path) -> None:
-    """A member that is missing is NULL, one that is no column is passed over; numbers keep their digits."""
+    """A missing member is NULL, a member that is not a column is ignored, and numbers keep their digits."""
     values = [
         b'{"id": 1, "name": "a", "amount": 1.50, "placed": "2026-01-05T13:00:00+01:00", "day": "2026-01-05", "x": [1]}',
         b' {"amount": "1.5", "placed": 1767614400000,\n "id": 1, "name": "a", "day": "2026-01-05"} ',
@@ -294,14 +294,14 @@ def test_json_has_the_columns_of_the_table(tmp_path: Path) -> None:
 
 
 BAD = [
-    (b"{", "it is not JSON, line 1, column 2"),
+    (b"{", "the text is not JSON, line 1, column 2"),
     (b"[]", "it is not a JSON object"),
     (b"null", "it is not a JSON object"),
-    (b"\xff{}", "it is not JSON"),
-    (b"[" * 100_000, "it is not JSON"),
-    (b'{"id": 1' + b"0" * 5000 + b"}", "it is not JSON"),
-    (b'{"id": 1e99923372036854775807}', "it is not JSON: 1e99923372036854775807 is out of range for a number"),
-    (b"{}", "id: it is NOT NULL, but missing or null"),
+    (b"\xff{}", "the text is not JSON"),
+    (b"[" * 100_000, "the text is not JSON"),
+    (b'{"id": 1' + b"0" * 5000 + b"}", "the text is not JSON"),
+    (b'{"id": 1e99923372036854775807}', "the text is not JSON: 1e99923372036854775807 is out of range for a number"),
+    (b"{}", "id: the column is NOT NULL, but the value is missing or null"),
     (b'{"id": "1"}', 'id: "1" is not BIGINT'),
     (b'{"id": 9223372036854775808}', "id: 9223372036854775808 is out of range for BIGINT"),
     (b'{"id": true}', "id: true is not BIGINT"),
@@ -313,7 +313,7 @@ BAD = [
 
 @pytest.mark.parametrize(("value", "reason"), BAD)
 def test_json_that_is_no_row_is_a_dead_letter(value: bytes, reason: str, tmp_path: Path) -> None:
-    """The rows around it are read."""
+    """An invalid record is a dead letter, and the records around it are read."""
     found = read(as_json(), FolderRegistry(tmp_path), (None, b'{"id": 1}'), (None, value), (None, b'{"id": 1}'))
     assert [offset for _, offset, _ in shown(found)] == [0, 2]
     (letter,) = found.letters
@@ -338,7 +338,7 @@ def test_json_that_is_no_row_is_a_dead_letter(value: bytes, reason: str, tmp_pat
 def test_the_key_of_a_json_topic_says_what_is_deleted(
     type_: str, key: bytes | None, wanted: Any, tmp_path: Path
 ) -> None:
-    """An object, a bare value, or text without quotes."""
+    """The key of a delete may be an object, a bare JSON value, or text without quotes."""
     record = Record.of({"id": type_, "pieces": "INT"})
     table = SourceTable("stock", "stock", "upsert", record, ("id",), format="json")
     found = read(table, FolderRegistry(tmp_path), (key, None))

@@ -1,4 +1,4 @@
-"""Row kinds as they are spelled, and dead letters as they travel."""
+"""Spellings of row kinds, and dead letters in blocks and headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.physical.row_kind import PRESETS, spellings
 
 
 def test_every_preset_can_be_written_and_is_read_back_as_what_it_can_say() -> None:
-    """Kinds without a word of their own are written as the insert or delete that they also are."""
+    """In a preset without a word for a row kind, -U is written as a deletion and +U as an insertion."""
     sign = [1, -1, 1, -1]
     for name, values in PRESETS.items():
         for kind, word in enumerate(spellings(values)):
@@ -25,13 +25,13 @@ def test_every_preset_can_be_written_and_is_read_back_as_what_it_can_say() -> No
 
 
 def test_a_spelling_without_a_delete_cannot_be_written() -> None:
-    """A header that cannot say -D would lose deletions."""
+    """A header without a spelling for -D is refused, because deletions would be lost."""
     with pytest.raises(ValueError, match="-D"):
         spellings({b"+I": 0})
 
 
 def test_a_dead_letter_is_the_same_after_its_journey() -> None:
-    """Nulls, empty bytes and repeated headers survive."""
+    """Nulls, empty bytes and repeated headers of a dead letter survive serialization."""
     letter = DeadLetter(
         "orders", "value", "UndecodableRowError", "why", "t", 1, 2, 3, b"", None, (("a", None), ("a", b""))
     )
@@ -42,7 +42,7 @@ def test_a_dead_letter_is_the_same_after_its_journey() -> None:
 
 
 def test_a_dead_letter_without_an_origin_claims_none() -> None:
-    """A retraction that found no row has no record to point at."""
+    """A dead letter without a source record has no header that names a topic."""
     headers = DeadLetter("orders", "changelog", "Unmatched", "why").written_headers("job", "sink")
     assert headers is not None
     assert "__connect.errors.topic" not in dict(headers)
@@ -61,12 +61,12 @@ def test_a_dead_letter_without_an_origin_claims_none() -> None:
     ],
 )
 def test_a_clients_exception_is_translated_at_the_edge(code: int, meaning: type[Exception]) -> None:
-    """Each code has one meaning for a user."""
+    """Each error code of the Kafka client becomes one exception, with the action that failed."""
     error = translate(KafkaException(KafkaError(code)), "here:9092", "reading topic orders")
     assert type(error) is meaning
     assert "reading topic orders" in str(error)
 
 
 def test_the_option_with_the_spec_is_one_that_spark_redacts() -> None:
-    """Passwords must not show in a plan or in the user interface."""
+    """The option with the spec has a name that Spark redacts, so that passwords do not show in a plan or in the UI."""
     assert "secret" in OPTION

@@ -1,4 +1,4 @@
-"""The arithmetic on offsets: what Spark logs, how much a batch takes, and how it is divided into tasks."""
+"""The arithmetic on offsets: the logged offset, the size of a batch, and its division into tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowkind.service.kafka.offsets import Offset, Range, admit, divide
 
 @pytest.mark.parametrize(("number", "now"), [(-1, 0), (0, 5), (7, 1_800_000_000_000)])
 def test_an_offset_survives_json_with_all_of_its_batch(number: int, now: int) -> None:
-    """What Spark logs is all that a restart has: where the batch begins, its number and its time."""
+    """The offset that Spark logs contains all that a restart needs: positions, topic IDs, batch number and time."""
     at, ids = {("a", 0): 5, ("a", 10): 0, ("b", 1): 7}, {"a": "x", "b": "y", "c": "z"}
     offset = Offset(at, ids, {("a", 0): 2}, number, now)
     assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
@@ -22,7 +22,7 @@ def test_an_offset_survives_json_with_all_of_its_batch(number: int, now: int) ->
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_batch_takes_no_more_than_it_may_and_from_every_partition_that_lags(seed: int) -> None:
-    """All of it where it fits; else at most the limit and one row per partition, and never past an end."""
+    """A batch takes everything if it fits, and else at most the limit plus one row per partition."""
     chance = random.Random(seed)
     begin = {("t", number): chance.randrange(1000) for number in range(chance.randrange(1, 9))}
     end = {at: start + chance.choice((0, 1, chance.randrange(5000))) for at, start in begin.items()}
@@ -38,7 +38,7 @@ def test_a_batch_takes_no_more_than_it_may_and_from_every_partition_that_lags(se
 
 @pytest.mark.parametrize("seed", range(30))
 def test_tasks_cover_a_batch_exactly_and_evenly(seed: int) -> None:
-    """Every offset is in one task's range, and no task has more than its share."""
+    """Every offset is in exactly one task's range, and no task has more than its equal share."""
     chance = random.Random(seed)
     begin = {("t", number): chance.randrange(100) for number in range(chance.randrange(1, 6))}
     end = {at: start + chance.choice((0, chance.randrange(300))) for at, start in begin.items()}
@@ -51,7 +51,7 @@ def test_tasks_cover_a_batch_exactly_and_evenly(seed: int) -> None:
 
 
 def test_a_small_batch_takes_one_task() -> None:
-    """A second task pays only from so many rows on."""
+    """A second task is used only if each task gets at least `rows_per_task` rows."""
     begin, end = {("t", 0): 0, ("t", 1): 0}, {("t", 0): 100, ("t", 1): 100}
     assert len(divide(begin, end, tasks=4, rows_per_task=1000)) == 1
     assert len(divide(begin, end, tasks=4, rows_per_task=100)) == 2
@@ -60,7 +60,7 @@ def test_a_small_batch_takes_one_task() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_partitions_that_are_to_stay_whole_are_shared_out(seed: int) -> None:
-    """Each partition's range is in one task and not cut, every task has some, and no two could be better matched."""
+    """With `whole`, each partition's range is in one task, every task has a range, and the tasks are balanced."""
     chance = random.Random(seed)
     begin = {("t", number): chance.randrange(100) for number in range(chance.randrange(1, 8))}
     end = {at: start + chance.choice((0, chance.randrange(300))) for at, start in begin.items()}
@@ -72,7 +72,7 @@ def test_partitions_that_are_to_stay_whole_are_shared_out(seed: int) -> None:
     assert sum(map(len, tasks)) == len({part.partition for task in tasks for part in task}), f"seed {seed}"
     sizes = [sum(map(len, task)) for task in tasks]
     for task, size in zip(tasks, sizes, strict=True):
-        # Whoever has most got its last partition when it had least.
+        # The fullest task got its last partition when it was the emptiest.
         assert size - min(map(len, task)) <= min(sizes), f"seed {seed}"
 
 

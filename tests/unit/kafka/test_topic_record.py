@@ -1,4 +1,4 @@
-"""What has become of a topic since a query wrote it: which changes make a result wrong, and in which words."""
+"""Changes to a sink's topic since a query wrote it: which of them make the result wrong, and the messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGES: dict[str, tuple[TopicRecord | None, str, bool]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_told_if_it_makes_the_result_wrong(change: str) -> None:
-    """A topic whose rows are the result must keep all of them; of one that rows are appended to, only the identity."""
+    """If a topic must keep all rows, any loss is reported; otherwise only a deletion or a cut end is."""
     now, told, always = CHANGES[change]
     assert told in BEFORE.harm(now, keeps_all=True)
     assert bool(BEFORE.harm(now, keeps_all=True)) == bool(told)
@@ -34,5 +34,5 @@ def test_a_change_is_told_if_it_makes_the_result_wrong(change: str) -> None:
 
 
 def test_a_record_is_read_as_it_was_noted() -> None:
-    """Through JSON, too."""
+    """A topic record survives JSON."""
     assert TopicRecord.from_json(json.loads(json.dumps(BEFORE.to_json()))) == BEFORE

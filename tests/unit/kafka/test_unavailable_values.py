@@ -1,4 +1,4 @@
-"""Debezium's placeholder for a large value that an update left unchanged: in no form is it a value."""
+"""Debezium's placeholder for a large value that an update left unchanged is never read as a value."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VALUES: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("type_", "value"), FORMS)
 def test_the_placeholder_is_found_in_every_type(type_: str, value: Any) -> None:
-    """With the columns that have it; rows without it, and those that are none, are passed over."""
+    """Rows with the placeholder are found with its columns, in every type."""
     record = Record.of({"id": "INT", "note": type_, "other": type_})
     rows = [{"id": 1}, {"id": 2, "note": value}, {"id": 3, "note": value, "other": value}]
     payloads = encode(record, [check_row(record, row) for row in rows])
@@ -47,14 +47,14 @@ def test_the_placeholder_is_found_in_every_type(type_: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("type_", "value"), VALUES)
 def test_a_value_that_contains_the_placeholder_is_a_value(type_: str, value: Any) -> None:
-    """Only the whole value is one that Debezium does not know."""
+    """A value that contains the placeholder but is not equal to it is an ordinary value."""
     record = Record.of({"note": type_})
     assert not unavailable(record, encode(record, [check_row(record, {"note": value})]), PLACEHOLDER)
 
 
 @pytest.mark.parametrize("mode", ["debezium", "exact", "upsert"])
 def test_a_row_with_the_placeholder_is_a_dead_letter(mode: str, tmp_path: Path) -> None:
-    """It names the columns and says what PostgreSQL needs; the row stays as it was."""
+    """The dead letter names the columns and the PostgreSQL setting, and the stored row is unchanged."""
     settings: dict[str, Any] = {"columns": {"id": "INT NOT NULL", "note": "STRING"}, "primary_key": "id"}
     settings |= {"exact": True} if mode == "exact" else {}
     settings |= {"mode": "upsert"} if mode == "upsert" else {}
@@ -76,7 +76,7 @@ def test_a_row_with_the_placeholder_is_a_dead_letter(mode: str, tmp_path: Path) 
 
 
 def test_the_placeholder_is_that_of_the_connector(tmp_path: Path) -> None:
-    """Then the default one is a value like others."""
+    """With another placeholder configured, the default one is an ordinary value."""
     settings = {"columns": {"id": "INT", "note": "STRING"}, "primary_key": "id", "unavailable_value": "?"}
     job = DebeziumJob(tmp_path, "SELECT note FROM t", settings)
     job.batch(*((None, envelope("c", None, {"id": n, "note": note})) for n, note in enumerate(["?", PLACEHOLDER])))

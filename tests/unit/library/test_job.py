@@ -1,4 +1,4 @@
-"""`rowkind.Job`: a job file in somebody's own Python."""
+"""`rowkind.Job`: a job file used from a Python program."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ CHANGES = [
 
 
 def test_a_job_says_what_it_is() -> None:
-    """Its name, its tables and its sinks, and no path of the machine where it is shown."""
+    """A job has a name, tables and sinks, and its repr has no path."""
     assert (ORDERS.name, ORDERS.tables) == ("orders-payments", ("orders", "payments"))
     assert repr(ORDERS) == "<Job orders-payments: orders, payments -> order_payments, paid_orders>"
 
 
 def test_what_is_wrong_with_a_file_is_raised(tmp_path: Path) -> None:
-    """With its line, as the command line says it; it is a RowkindError like all that may come."""
+    """An error in the file is raised with its line, as a JobError, which is a RowkindError."""
     file = tmp_path / "job.yaml"
     file.write_text("job: shop\n")
     with pytest.raises(JobError, match="tables is missing") as caught:
@@ -49,7 +49,7 @@ def test_what_is_wrong_with_a_file_is_raised(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_kept_up_to_date_is_raised_by_check(tmp_path: Path) -> None:
-    """Planning is what `check` does, and a job that is good says nothing."""
+    """`check` raises an error for a query that cannot be planned, and returns without one for a valid job."""
     ORDERS.check()
     file = tmp_path / "job.yaml"
     text = ORDERS.file.read_text()
@@ -59,7 +59,7 @@ def test_what_cannot_be_kept_up_to_date_is_raised_by_check(tmp_path: Path) -> No
 
 
 def test_check_tells_of_every_query_that_is_refused(tmp_path: Path) -> None:
-    """Each once, with its place; what is wrong with a view is said once for all sinks that use it."""
+    """Every refused query is reported once with its place, and an error in a view once for all its sinks."""
     queries = {
         "a": "SELECT frob(x) AS y FROM t",
         "b": "SELECT x FROM t",
@@ -83,7 +83,7 @@ def test_check_tells_of_every_query_that_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_text_a_document_and_a_page() -> None:
-    """A notebook shows the page, in a frame."""
+    """A plan is available as text, as a document, as Mermaid and as HTML, which a notebook shows in a frame."""
     plan = ORDERS.explain("order_payments")
     assert "LEFT JOIN ON o.order_id = p.order_id" in str(plan)
     assert plan.document["job"] == "orders-payments"
@@ -94,7 +94,7 @@ def test_a_plan_is_text_a_document_and_a_page() -> None:
 
 
 def test_changes_are_tried_and_come_back_as_arrow() -> None:
-    """One row for each change of the result, with the number of its batch, its row kind and the row itself."""
+    """`try_` returns one row per change of the result, with the batch number, the row kind and the row."""
     result = ORDERS.try_(CHANGES, "order_payments")
     assert result.schema.names == ["batch", "op", "row"]
     assert result.schema.field("row").type.field("amount").type == pa.decimal128(10, 2)
@@ -109,14 +109,14 @@ def test_changes_are_tried_and_come_back_as_arrow() -> None:
 
 
 def test_the_rows_that_are_left_come_back_as_arrow() -> None:
-    """With `fold` the table has the result's own columns."""
+    """With `fold`, the table has the result's rows and columns."""
     left = ORDERS.try_(CHANGES[:2], "paid_orders", fold=True)
     assert left.schema.names == ["payment_id", "order_id", "customer", "paid", "remaining"]
     assert left.column("remaining").to_pylist() == [Decimal("6.00")]
 
 
 def test_no_changes_give_a_table_without_rows() -> None:
-    """Of the same columns."""
+    """Without changes, the table has the same columns and no rows."""
     nothing, some = ORDERS.try_([], "order_payments"), ORDERS.try_(CHANGES, "order_payments")
     assert not len(nothing)
     assert nothing.schema == some.schema
@@ -125,7 +125,7 @@ def test_no_changes_give_a_table_without_rows() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("sink", ["open_orders", "top_products"])
 def test_a_file_of_changes_gives_what_the_command_prints(sink: str) -> None:
-    """The same rows in the same order as `rowkind try --fold`."""
+    """`Job.try_` with a file gives the rows of `rowkind try --fold` in the same order."""
     shop = EXAMPLES / "shop"
     with chdir(shop):
         done = CliRunner().invoke(main, ["try", "job.yaml", "--changes", "changes.jsonl", "--sink", sink, "--fold"])
@@ -137,7 +137,7 @@ def test_a_file_of_changes_gives_what_the_command_prints(sink: str) -> None:
 
 
 def test_a_change_that_is_none_is_refused_by_its_number() -> None:
-    """The message says which it is and what is wrong with it."""
+    """The error for an invalid change names the number of the change and the problem."""
     with pytest.raises(InputError, match=r"changes:2: amount: .*"):
         ORDERS.try_([CHANGES[0], {"table": "orders", "op": "+I", "row": ORDER | {"amount": "much"}}], "order_payments")
     with pytest.raises(InputError, match="expected"):
@@ -154,13 +154,13 @@ def test_a_change_that_is_none_is_refused_by_its_number() -> None:
     ],
 )
 def test_what_are_no_changes_is_refused(changes: Any, problem: str) -> None:
-    """As every mistake, by a RowkindError."""
+    """Input that is not a list of changes or a readable file is refused with an InputError."""
     with pytest.raises(InputError, match=problem):
         ORDERS.try_(changes, "order_payments")
 
 
 def test_a_float_is_the_decimal_that_a_person_wrote() -> None:
-    """As a number in JSON is; one that was computed is refused where it has more digits than the column."""
+    """A float counts as its shortest decimal; a computed float with more digits than the column is refused."""
 
     def amount(value: Any) -> Any:
         table = ORDERS.try_([{"table": "orders", "op": "+I", "row": ORDER | {"amount": value}}], "order_payments")
@@ -178,7 +178,7 @@ def test_a_float_is_the_decimal_that_a_person_wrote() -> None:
 
 
 def test_numpys_scalars_are_values(tmp_path: Path) -> None:
-    """As they come out of a data frame; a moment by what it is and not by its number."""
+    """NumPy scalars are accepted, including times; a float that is not whole is refused for a BIGINT."""
     columns = {"id": "BIGINT NOT NULL", "ok": "BOOLEAN", "x": "DOUBLE", "s": "STRING", "at": "TIMESTAMP"}
     file = tmp_path / "job.yaml"
     table, sink = {"mode": "append", "columns": columns}, {"mode": "append", "sql": "SELECT * FROM t"}
@@ -193,7 +193,7 @@ def test_numpys_scalars_are_values(tmp_path: Path) -> None:
 
 
 def test_the_sink_has_to_be_one_of_the_job() -> None:
-    """Where there are several one is to be chosen, by its right name."""
+    """A job with several sinks needs the name of one, and a wrong name gets a suggestion."""
     with pytest.raises(SinkError, match="several sinks"):
         ORDERS.try_(CHANGES)
     with pytest.raises(SinkError, match="did you mean"):
@@ -201,6 +201,6 @@ def test_the_sink_has_to_be_one_of_the_job() -> None:
 
 
 def test_a_name_that_is_not_there_is_told() -> None:
-    """As of any module."""
+    """An unknown attribute of the module raises AttributeError."""
     with pytest.raises(AttributeError, match="no attribute 'Jobs'"):
-        rowkind.Jobs  # noqa: B018 - that is what is tried
+        rowkind.Jobs  # noqa: B018 - the test is that the attribute raises

@@ -1,4 +1,4 @@
-"""A rank at work on changes that are written as text."""
+"""A rank operator that is tested with changes written as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = RankInput("multiset", by_seq=True)
 
 
 class Partitions:
-    """A rank at work: takes a batch as text and gives what is emitted as text, sorted."""
+    """A rank operator that takes a batch as text and returns the emitted changes as text, sorted."""
 
     def __init__(self, spec: RankSpec, of: RankInput = SOURCE) -> None:
         self.store = MemoryStore()
@@ -27,7 +27,7 @@ class Partitions:
         self._of, self._rank, self._seq, self._now = of, Rank(spec), 0, 0
 
     def take(self, *changes: str, at: int | None = None) -> list[str]:
-        """Apply `+I 1 7 100`, ... as one batch, at a time of the test's choosing."""
+        """Apply `+I 1 7 100`, ... as one batch, at the given time in ms or else at the previous one."""
         batch = []
         for change in changes:
             kind, *columns = change.split()
@@ -45,13 +45,13 @@ class Partitions:
 
     @property
     def live(self) -> int:
-        """How many rows the state keeps."""
+        """The number of rows in the state."""
         blob = self.store.get(MANIFEST)
         return 0 if blob is None else Manifest.from_blob(blob, "rows").weight
 
 
 def top(last: int, **options: Any) -> Partitions:
-    """ROW_NUMBER() <= last over an input that retracts, unless said otherwise."""
+    """Return ROW_NUMBER() <= last over a retracting input, with optional changes."""
     of = {"function": "row_number", "first": 1, "last": last}
     of |= {name: options.pop(name) for name in ("function", "first", "ties", "strategy") if name in options}
     return Partitions(RankSpec(Ranking(**of), **({"by_seq": True} | options)))

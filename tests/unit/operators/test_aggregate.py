@@ -1,4 +1,4 @@
-"""The aggregate case by case: situation, change, what comes out."""
+"""The aggregate operator, case by case."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = tuple[Any, Any]
 
 
 class Running:
-    """Calls over rows (key, value), whose payloads are positions in a list; batch after batch."""
+    """Aggregate calls over rows (key, value), batch by batch; payloads are positions in a list."""
 
     def __init__(
         self, *calls: AccumulatorCall, retracts: bool = True, is_global: bool = False, ttl_ms: int | None = None
@@ -44,7 +44,7 @@ class Running:
         self.output: Output | None = None
 
     def changes(self, *steps: tuple[str, Any, Any]) -> Changes:
-        """Symbol, key and value each; payloads are where the rows are kept."""
+        """Return changes from (symbol, key, value) steps; payloads are the positions of the rows."""
         first = len(self.rows)
         self.rows += [(key, value) for _, key, value in steps]
         is_global = self.aggregate.spec.is_global
@@ -63,11 +63,11 @@ class Running:
         )
 
     def batch(self, *steps: tuple[str, Any, Any], now: int = 0) -> list[tuple[Any, ...]]:
-        """What a batch of changes emits: symbol, key and results, sorted."""
+        """Process these changes as one batch; return what is emitted as symbol, key and results, sorted."""
         return self.process(Batch(self.changes(*steps)), now)
 
     def process(self, batch: Batch, now: int = 0) -> list[tuple[Any, ...]]:
-        """What this batch emits: symbol, key and results, sorted."""
+        """Process this batch; return what is emitted as symbol, key and results, sorted."""
         self.output = self.aggregate.process(batch, self.stores, now)
         rows = self.output.rows
         symbols = ["+" if kind == RowKind.INSERT else "-" for kind in rows.kind]
@@ -79,7 +79,7 @@ class Running:
 
     @property
     def empty(self) -> bool:
-        """Whether no state is left."""
+        """Whether the state is empty."""
         return not any(list(store) for store in self.stores.values())
 
     def _taken(self, payloads: pa.BinaryArray) -> list[Row]:
@@ -104,7 +104,7 @@ class Running:
 
 
 def test_a_group_comes_with_its_first_row_changes_with_its_rows_and_goes_with_its_last() -> None:
-    """Nothing is emitted for the groups between."""
+    """A batch emits one change per group at most: a first result, an update, or the removal of the last result."""
     count = Running(COUNT)
     assert count.batch(("+", "a", 1), ("+", "b", 1)) == [("+", "a", 1), ("+", "b", 1)]
     assert count.batch(("+", "a", 1)) == [("+", "a", 2), ("-", "a", 1)]
@@ -113,7 +113,7 @@ def test_a_group_comes_with_its_first_row_changes_with_its_rows_and_goes_with_it
 
 
 def test_a_batch_that_changes_no_result_puts_nothing_out() -> None:
-    """One row replaces another with an equal result, or is not counted."""
+    """If a group's result stays equal, nothing is emitted."""
     total = Running(AccumulatorCall("sum", BIGINT, "value", BIGINT))
     total.batch(("+", "a", 5))
     assert total.batch(("-", "a", 5), ("+", "a", 2), ("+", "a", 3)) == []
@@ -121,7 +121,7 @@ def test_a_batch_that_changes_no_result_puts_nothing_out() -> None:
 
 
 def test_the_sum_of_nulls_is_null_and_their_count_is_zero() -> None:
-    """A group may have rows and no values."""
+    """A group whose values are all NULL has a NULL sum and a count of zero."""
     both = Running(
         COUNT, AccumulatorCall("count", BIGINT, "value", BIGINT), AccumulatorCall("sum", BIGINT, "value", BIGINT)
     )
@@ -130,7 +130,7 @@ def test_the_sum_of_nulls_is_null_and_their_count_is_zero() -> None:
 
 
 def test_a_global_aggregate_is_there_from_the_first_batch_on_and_stays() -> None:
-    """Even an empty batch brings it, once."""
+    """A global aggregate emits its row with the first batch, even an empty one, and never removes it."""
     count = Running(COUNT, is_global=True)
     assert count.batch() == [("+", 0)]
     assert count.batch() == []
@@ -139,7 +139,7 @@ def test_a_global_aggregate_is_there_from_the_first_batch_on_and_stays() -> None
 
 
 def test_doubles_come_back_to_what_they_were() -> None:
-    """A huge value that comes and goes leaves the small ones, and tenths add up to the nearest double."""
+    """Retracting a huge double restores the exact sum of the small ones, rounded once."""
     total = Running(AccumulatorCall("sum", DOUBLE, "value", DOUBLE))
     assert total.batch(("+", "a", 0.1), ("+", "a", 0.2)) == [("+", "a", math.fsum([0.1, 0.2]))]
     assert total.batch(("+", "a", 1e300)) == [("+", "a", 1e300), ("-", "a", math.fsum([0.1, 0.2]))]
@@ -147,7 +147,7 @@ def test_doubles_come_back_to_what_they_were() -> None:
 
 
 def test_values_that_are_no_numbers_come_and_go_too() -> None:
-    """Infinity and its opposite make NaN, and without them the sum is what it was."""
+    """Infinities of both signs give NaN; once they are retracted, the sum is finite again."""
     total = Running(AccumulatorCall("sum", DOUBLE, "value", DOUBLE))
     total.batch(("+", "a", 1.5))
     assert total.batch(("+", "a", math.inf)) == [("+", "a", "inf"), ("-", "a", 1.5)]
@@ -157,7 +157,7 @@ def test_values_that_are_no_numbers_come_and_go_too() -> None:
 
 
 def test_a_sum_that_does_not_fit_is_null_until_it_fits_again() -> None:
-    """What is kept is exact."""
+    """A sum that overflows is NULL, and has a value again once it fits, because the state is exact."""
     total = Running(AccumulatorCall("sum", BIGINT, "value", BIGINT))
     most = (1 << 63) - 1
     total.batch(("+", "a", most))
@@ -166,7 +166,7 @@ def test_a_sum_that_does_not_fit_is_null_until_it_fits_again() -> None:
 
 
 def test_the_mean_of_decimals_is_rounded_half_up() -> None:
-    """As Spark has it, with four more digits than the argument."""
+    """The mean of decimals is rounded half up as in Spark, with four more digits than the argument."""
     type_ = pa.decimal128(10, 2)
     call = accumulator(AccumulatorCall("avg", pa.decimal128(14, 6), "value", type_))
     values = [Decimal("0.01"), Decimal("0.01"), Decimal("0.00")]
@@ -177,7 +177,7 @@ def test_the_mean_of_decimals_is_rounded_half_up() -> None:
 
 
 def test_a_mean_that_does_not_fit_is_null() -> None:
-    """It takes retractions of rows that were not there to make one."""
+    """A mean that does not fit its type is NULL; only unmatched retractions can lead to one."""
     type_ = pa.decimal128(3, 2)
     call = accumulator(AccumulatorCall("avg", pa.decimal128(7, 6), "value", type_))
     part = call.lift(pa.array([Decimal("9.99")] * 3, type_), np.ones(3, np.bool_))
@@ -187,7 +187,7 @@ def test_a_mean_that_does_not_fit_is_null() -> None:
 
 
 def test_the_minimum_goes_to_the_next_value_when_it_is_retracted() -> None:
-    """Of equal ones all must go; the greatest goes down likewise."""
+    """When the last row with the minimum is retracted, the next value is the minimum; likewise for the maximum."""
     calls = [AccumulatorCall(name, BIGINT, "value", BIGINT) for name in ("min", "max")]
     extremes = Running(*calls)  # type: ignore[arg-type]
     extremes.batch(*(("+", "a", value) for value in (3, 3, 1000, 10**6, 10**12, 10**12 + 1)))
@@ -198,7 +198,7 @@ def test_the_minimum_goes_to_the_next_value_when_it_is_retracted() -> None:
 
 
 def test_an_extreme_that_is_replaced_by_a_better_one_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that only grows, as its updates come."""
+    """If an update replaces the maximum with a greater value, the values in the state are not searched."""
     highest = Running(AccumulatorCall("max", BIGINT, "value", BIGINT))
     highest.batch(("+", "a", 1), ("+", "a", 2))
     monkeypatch.setattr("rowkind.operators.arrangement.arrangement.Arrangement.between", None)
@@ -206,14 +206,14 @@ def test_an_extreme_that_is_replaced_by_a_better_one_needs_no_search(monkeypatch
 
 
 def test_an_append_only_input_keeps_no_values() -> None:
-    """The extremes are in the group's row."""
+    """For an append-only input, MAX stores no values besides the group's row."""
     assert (
         "values" not in Running(AccumulatorCall("max", BIGINT, "value", BIGINT), retracts=False).aggregate.arrangements
     )
 
 
 def test_a_value_counts_once_until_its_last_row_goes() -> None:
-    """DISTINCT, with and without FILTER."""
+    """With DISTINCT, with or without FILTER, a value counts once until its last row is retracted."""
     positive = AccumulatorCall("sum", BIGINT, "value", BIGINT, "positive", distinct=True)
     distinct = Running(AccumulatorCall("count", BIGINT, "value", BIGINT, distinct=True), positive)
     assert distinct.batch(("+", "a", 4), ("+", "a", 4), ("+", "a", -4)) == [("+", "a", 2, 4)]
@@ -222,7 +222,7 @@ def test_a_value_counts_once_until_its_last_row_goes() -> None:
 
 
 def test_retractions_beyond_the_rows_of_a_group_are_unmatched() -> None:
-    """The latest of them come back, and nothing goes below zero."""
+    """Retractions beyond the rows of a group are reported as unmatched, the latest ones, and no count is negative."""
     total = Running(COUNT, AccumulatorCall("sum", BIGINT, "value", BIGINT))
     total.batch(("+", "a", 5))
     assert total.batch(("-", "a", 5), ("-", "a", 7), ("-", "b", 1)) == [("-", "a", 1, 5)]
@@ -232,7 +232,7 @@ def test_retractions_beyond_the_rows_of_a_group_are_unmatched() -> None:
 
 
 def test_the_seq_of_a_group_is_that_of_its_latest_change() -> None:
-    """It never goes back, and the row that goes has the one with which it came."""
+    """The seq of an emitted row is the latest of its group, and its retraction has the same seq."""
     count = Running(COUNT)
     count.batch(("+", "a", 1), ("+", "a", 2))
     count.batch(("-", "a", 1))
@@ -241,7 +241,7 @@ def test_the_seq_of_a_group_is_that_of_its_latest_change() -> None:
 
 
 def test_a_group_is_forgotten_as_a_whole_after_its_ttl_and_begins_anew() -> None:
-    """Every change makes it live longer, with all of its values however old; what was emitted stays."""
+    """A group expires as a whole, after its TTL without a change; its last emitted row is not retracted."""
     calls = COUNT, AccumulatorCall("min", BIGINT, "value", BIGINT)
     group = Running(*calls, ttl_ms=10)
     group.batch(("+", "a", 1), ("+", "a", 2), now=0)
@@ -253,7 +253,7 @@ def test_a_group_is_forgotten_as_a_whole_after_its_ttl_and_begins_anew() -> None
 
 
 def test_a_hot_group_costs_a_task_two_rows_and_its_values() -> None:
-    """One for insertions, one for retractions, and one for each value whose number of rows changes."""
+    """A task sends one row for insertions, one for retractions, and one per value whose count changes."""
     given = Running(COUNT, AccumulatorCall("sum", BIGINT, "value", BIGINT))
     steps = [("+", "a", value % 3) for value in range(300)] + [("-", "a", value % 3) for value in range(150)]
     sent = partial(given.aggregate.spec, given.changes(*steps))
@@ -263,7 +263,7 @@ def test_a_hot_group_costs_a_task_two_rows_and_its_values() -> None:
 
 
 def test_of_the_refreshes_of_a_group_a_task_sends_one() -> None:
-    """Beside the sums of the rows that come, whatever there is of either; and it keeps the group alive."""
+    """A task sends one refresh per group besides the pre-aggregated rows, and it refreshes the group's TTL."""
     given = Running(COUNT, ttl_ms=10)
     given.batch(("+", "a", 1), ("+", "b", 1))
     many = given.changes(*[("+", "ab"[number % 2], 1) for number in range(100)])
@@ -274,7 +274,7 @@ def test_of_the_refreshes_of_a_group_a_task_sends_one() -> None:
 
 
 def test_a_task_whose_changes_are_nearly_all_of_different_groups_sends_them_as_they_are() -> None:
-    """Neither groups nor values that are not repeated are added up; few of either are."""
+    """A task pre-aggregates only if groups or values are repeated often; otherwise it sends its changes unchanged."""
     count = Running(COUNT)
     rare = count.changes(*[("+", number, 1) for number in range(100)])
     assert partial(count.aggregate.spec, rare) is rare
@@ -288,7 +288,7 @@ def test_a_task_whose_changes_are_nearly_all_of_different_groups_sends_them_as_t
 
 
 def test_rows_and_sums_of_one_group_meet_in_one_batch() -> None:
-    """What one task added up and another sent as it is counts alike, for old groups and new ones."""
+    """Pre-aggregated changes and plain ones of one group are combined in a batch, for old and new groups."""
     group = Running(
         COUNT, AccumulatorCall("max", BIGINT, "value", BIGINT), AccumulatorCall("sum", BIGINT, "value", BIGINT)
     )

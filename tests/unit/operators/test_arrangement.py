@@ -1,4 +1,4 @@
-"""The arrangement's promises one by one: what is stored, when it goes, and how it fails."""
+"""The guarantees of the arrangement, one by one: stored rows, expiry, and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def entries(
     seqs: list[int] | None = None,
     layout: Layout = "multiset",
 ) -> Entries:
-    """Entries of one key, one per payload, numbered by seq."""
+    """Return entries of one key, one per payload, with seqs from 0 unless given."""
     count = len(payloads)
     keys, subs, rows = binary([key] * count), binary([b""] * count), binary(payloads)
     hashes = hash64(keys)
@@ -47,7 +47,7 @@ def entries(
 
 
 def put(store: MemoryStore, *parts: Entries, ttl_ms: int | None = None, now: int = 0) -> Finished:
-    """One batch that appends these."""
+    """Append these entries as one batch."""
     arrangement = Arrangement(store, ArrangementSpec("rows", "multiset", ttl_ms), now)
     for part in parts:
         arrangement.append(part)
@@ -55,7 +55,7 @@ def put(store: MemoryStore, *parts: Entries, ttl_ms: int | None = None, now: int
 
 
 def rows(store: MemoryStore, *, ttl_ms: int | None = None, now: int = 0, key: bytes = b"key") -> list[bytes]:
-    """The live rows of a key, sorted."""
+    """Return the live rows of a key, sorted."""
     found = Arrangement(store, ArrangementSpec("rows", "multiset", ttl_ms), now).lookup(hash64(binary([key])))
     units = found.payload.take(pa.array(np.repeat(np.arange(len(found)), found.weight)))
     return sorted(units.to_pylist())
@@ -73,14 +73,14 @@ def test_a_batch_that_changes_nothing_touches_no_blob() -> None:
 
 
 def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:
-    """Opposite entries cancel before the run is written."""
+    """Entries that cancel within a batch are never written."""
     store = MemoryStore()
     put(store, entries([b"a"]), entries([b"a"], weight=-1))
     assert list(store) == []
 
 
 def test_retracting_all_rows_leaves_no_blob_even_while_a_merge_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A net weight of zero lets go of runs, of finished portions and of the manifest."""
+    """If all rows are retracted, the runs, finished portions of a merge and the manifest are deleted."""
     monkeypatch.setattr(segment, "SEGMENT_ROWS", 2)
     monkeypatch.setattr(compaction, "SMALL_RUN", 8)
     monkeypatch.setattr(compaction, "FUEL", 0)
@@ -96,7 +96,7 @@ def test_retracting_all_rows_leaves_no_blob_even_while_a_merge_rests(monkeypatch
 
 
 def test_a_segment_shared_by_two_runs_stays_until_both_are_gone() -> None:
-    """Equal content has one name; the blob goes when no run needs it any more."""
+    """Segments with equal content share one blob, which is deleted once no run needs it."""
     store = MemoryStore()
     put(store, entries([b"a"]), entries([b"x"], key=b"other"))
     part = entries([b"b", b"c"])
@@ -107,7 +107,7 @@ def test_a_segment_shared_by_two_runs_stays_until_both_are_gone() -> None:
 
 
 def test_a_row_is_invisible_from_written_at_plus_ttl_on() -> None:
-    """One millisecond earlier it is still there."""
+    """A row is visible until 1 ms before `written_at` plus the TTL."""
     store = MemoryStore()
     put(store, entries([b"a"], written_at=100), ttl_ms=10, now=100)
     assert rows(store, ttl_ms=10, now=109) == [b"a"]
@@ -115,14 +115,14 @@ def test_a_row_is_invisible_from_written_at_plus_ttl_on() -> None:
 
 
 def test_a_ttl_may_be_raised() -> None:
-    """A row lives by the TTL of the day on which it is looked up, not of the one on which it was written."""
+    """The TTL at the time of the lookup decides whether a row is visible, not the one at the time of the write."""
     store = MemoryStore()
     put(store, entries([b"a"], written_at=0), ttl_ms=10, now=0)
     assert rows(store, ttl_ms=100, now=50) == [b"a"]
 
 
 def test_expired_segments_are_dropped_unread() -> None:
-    """That their blobs cannot be had is no error, and the manifest goes with the last one."""
+    """Expired segments are dropped even if their blobs are missing, and the manifest with the last one."""
     store = MemoryStore()
     put(store, entries([b"a"], written_at=0), ttl_ms=10, now=0)
     for name in set(store) - {MANIFEST}:
@@ -132,7 +132,7 @@ def test_expired_segments_are_dropped_unread() -> None:
 
 
 def test_rows_that_expire_are_counted_once() -> None:
-    """Whether they go by whole segments, or in a merge, or both, as its inputs are still there while it goes on."""
+    """An expired row is counted once, whether it is dropped with its segment, in a merge, or in both."""
     store = MemoryStore()
     expired = 0
     for batch in range(60):
@@ -144,7 +144,7 @@ def test_rows_that_expire_are_counted_once() -> None:
 
 
 def test_rows_that_expired_in_a_merge_do_not_keep_the_state_from_emptying() -> None:
-    """When everything has been merged, only what is still stored counts."""
+    """After rows have expired in a merge, retracting the others leaves no blob."""
     store = MemoryStore()
     young = [entries([b"%d" % number], written_at=9, seqs=[number]) for number in range(4)]
     put(store, entries([b"old"], written_at=0), young[0], ttl_ms=10, now=9)
@@ -156,7 +156,7 @@ def test_rows_that_expired_in_a_merge_do_not_keep_the_state_from_emptying() -> N
 
 
 def test_a_missing_segment_that_has_not_expired_is_an_error_that_names_it() -> None:
-    """`StateLost` carries the arrangement and the blob."""
+    """`StateLost` names the arrangement and the blob."""
     store = MemoryStore()
     put(store, entries([b"a"]))
     (name,) = set(store) - {MANIFEST}
@@ -167,7 +167,7 @@ def test_a_missing_segment_that_has_not_expired_is_an_error_that_names_it() -> N
 
 
 def test_blobs_of_another_format_are_refused_by_name() -> None:
-    """Segments and manifests begin with their format and its version."""
+    """Blobs with an unknown format version and truncated blobs are refused with their names."""
     store = MemoryStore()
     put(store, entries([b"a"]))
     (name,) = set(store) - {MANIFEST}
@@ -189,7 +189,7 @@ def test_blobs_of_another_format_are_refused_by_name() -> None:
 
 
 def test_segments_are_cut_by_rows_and_by_bytes() -> None:
-    """No segment exceeds its bounds unless it is a single row, also where row sizes differ widely."""
+    """No segment exceeds its limits of rows and bytes unless it is a single row, even if row sizes differ widely."""
     store = MemoryStore()
     small = [b"%d" % number for number in range(segment.SEGMENT_ROWS + 1)]
     large = [b"x" * (1 << 20) + b"%d" % number for number in range(30)]
@@ -202,7 +202,7 @@ def test_segments_are_cut_by_rows_and_by_bytes() -> None:
 
 
 def test_each_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over many small batches merges read about one row per row and size class, and few runs remain."""
+    """Over many small batches, merges rewrite each row about once per size class, and few runs remain."""
     monkeypatch.setattr(compaction, "SMALL_RUN", 4)
     monkeypatch.setattr(segment, "SEGMENT_ROWS", 64)
     store, batches, merged, most_runs = MemoryStore(), 1024, 0, 0
@@ -216,7 +216,7 @@ def test_each_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest
 
 
 def test_what_has_cancelled_out_does_not_stay_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When most of what is stored is rows that came and went, everything is merged, whatever the sizes of the runs."""
+    """If most stored rows have cancelled out, everything is merged, regardless of the sizes of the runs."""
     monkeypatch.setattr(compaction, "SMALL_RUN", 4)
     monkeypatch.setattr(segment, "SEGMENT_ROWS", 16)
     store = MemoryStore()
@@ -230,7 +230,7 @@ def test_what_has_cancelled_out_does_not_stay_for_long(monkeypatch: pytest.Monke
 
 
 def test_many_equal_rows_of_one_key_are_merged_in_bounded_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place with more rows than a segment is divided by seq, and opposite entries in it still meet."""
+    """A place with more rows than a segment is split by seq, and opposite entries in it still cancel."""
     monkeypatch.setattr(compaction, "SMALL_RUN", 4)
     monkeypatch.setattr(compaction, "FUEL", 1)
     monkeypatch.setattr(segment, "SEGMENT_ROWS", 8)
@@ -247,7 +247,7 @@ def test_many_equal_rows_of_one_key_are_merged_in_bounded_portions(monkeypatch: 
 
 
 def test_more_rows_of_one_place_and_seq_than_a_segment_holds_survive_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They cannot be divided, so they are merged in one portion, whole."""
+    """Rows with one place and one seq cannot be split, so a merge handles them in one portion."""
     monkeypatch.setattr(segment, "SEGMENT_ROWS", 1)
     store = MemoryStore()
     payloads = [b"%d" % number for number in range(5)]
@@ -259,7 +259,7 @@ def test_more_rows_of_one_place_and_seq_than_a_segment_holds_survive_a_merge(mon
 
 
 def test_lookup_counts_in_what_is_not_appended_yet() -> None:
-    """With the batch's retractions handed in, lookup gives what is left."""
+    """A lookup subtracts the batch's retractions that are passed to it."""
     store = MemoryStore()
     put(store, entries([b"a", b"b"]))
     arrangement = Arrangement(store, ArrangementSpec("rows", "multiset"), 0)
@@ -268,7 +268,7 @@ def test_lookup_counts_in_what_is_not_appended_yet() -> None:
 
 
 def test_a_single_row_is_found_without_reading_the_rest_of_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key with very many rows costs one search per run where one of its rows is asked for."""
+    """Finding a single row of a key with very many rows costs one search per run."""
     store = MemoryStore()
     many = entries([b"%d" % row for row in range(50_000)])
     put(store, many)
@@ -281,7 +281,7 @@ def test_a_single_row_is_found_without_reading_the_rest_of_its_key(monkeypatch: 
 
 
 def test_rows_are_counted_by_key_without_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few or many rows, expired ones, retractions and keys that share their place: the counts are those of lookup."""
+    """Counts by key equal those of a lookup, for expired rows, retractions and keys whose places overlap."""
     monkeypatch.setattr(segment, "SEGMENT_ROWS", 50)
     store = MemoryStore()
     many = entries([b"%d" % row for row in range(300)], key=b"many", written_at=5)

@@ -1,4 +1,4 @@
-"""Consolidation, against multisets: of equal rows only the sum of their weights is left, and the latest rows stay."""
+"""Consolidation compared with multisets: equal rows are left with the sum of their weights, on the latest rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Signed = list[tuple[bytes, int]]
 
 
 def consolidated(rows: Signed, codes: Uint64s | None = None, seq: Int64s | None = None) -> Int64s:
-    """The weights that are left; equal rows have equal codes."""
+    """Return the weights that are left; equal rows have equal codes."""
     values = binary(row for row, _ in rows)
     weight = np.array([each for _, each in rows], np.int64)
     arrival = np.arange(len(rows)) if seq is None else seq
@@ -28,37 +28,37 @@ def consolidated(rows: Signed, codes: Uint64s | None = None, seq: Int64s | None 
 
 
 def test_the_latest_rows_stay() -> None:
-    """Of three that come and one that goes, the earliest has gone."""
+    """Of three insertions and one deletion of a row, the earliest insertion cancels."""
     assert consolidated([(b"a", 1), (b"b", -1), (b"a", 1), (b"a", -1), (b"a", 1)]).tolist() == [0, -1, 1, 0, 1]
 
 
 def test_a_row_may_stay_in_part() -> None:
-    """Weights need not be 1: what is left of the sum is taken from the latest row on."""
+    """If weights are not 1, the sum is assigned from the latest row on, and a row may keep a part."""
     assert consolidated([(b"a", 2), (b"a", 3), (b"a", -1)]).tolist() == [1, 3, 0]
     assert consolidated([(b"a", -2), (b"a", 3), (b"a", -4)]).tolist() == [0, 0, -3]
 
 
 def test_rows_of_one_sign_are_left_alone() -> None:
-    """Equal rows that only come, or rows that only go, are handed back as they are, in the same array."""
+    """If equal rows all have the same sign, the same array of weights is returned."""
     weight = np.array([1, 1, -1])
     values = binary([b"a", b"a", b"b"])
     assert net_weights(sketch64(values), weight, lambda at: [values.take(at)], weight.__getitem__) is weight
 
 
 def test_rows_of_weight_zero_say_nothing() -> None:
-    """Such a row neither cancels another nor keeps it from being cancelled, and keeps its weight."""
+    """A row of weight zero keeps it and has no effect on other rows."""
     assert consolidated([(b"a", 0), (b"a", 1), (b"a", -1), (b"b", 0)]).tolist() == [0, 0, 0, 0]
     assert consolidated([(b"a", 0), (b"a", 1), (b"b", -1)]).tolist() == [0, 1, -1]
 
 
 def test_what_goes_is_spelled_out_before_what_comes() -> None:
-    """Each as often as its weight says, in the order in which they stood; what has weight zero is not there."""
+    """Retractions are repeated first, then insertions, each as often as its weight, in their order."""
     assert spelled_out(np.array([2, -1, 0, 1, -2])).tolist() == [1, 4, 4, 0, 0, 3]
     assert spelled_out(np.array([], np.int64)).tolist() == []
 
 
 def test_a_group_is_summed_up_in_its_first_row() -> None:
-    """The others of the group have nothing left to say."""
+    """The sum of a group's weights is assigned to its first row, and the others get zero."""
     values = binary([b"b", b"a", b"b", b"a", b"b"])
     groups = group(hash64(values), [values])
     assert summed(groups, np.array([1, 1, 1, -1, 2])).tolist() == [4, 0, 0, 0, 0]
@@ -67,7 +67,7 @@ def test_a_group_is_summed_up_in_its_first_row() -> None:
 @pytest.mark.parametrize("codes", ["sketch", "few", "one"])
 @pytest.mark.parametrize("seed", range(20))
 def test_any_rows_amount_to_the_same_multiset(seed: int, codes: str) -> None:
-    """Random rows, also under codes that unequal rows share: sums are right, signs do not mix, the latest stay."""
+    """For random rows and colliding codes, sums are kept, signs are not mixed, and the latest rows stay."""
     chance = random.Random(seed)
     rows = [(b"row %d" % chance.randrange(6), chance.choice([-2, -1, 0, 1, 1])) for _ in range(chance.randrange(1, 40))]
     seq = np.array(chance.sample(range(100), len(rows)))
@@ -95,7 +95,7 @@ def test_any_rows_amount_to_the_same_multiset(seed: int, codes: str) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_cancel_within_their_groups(seed: int) -> None:
-    """Of groups of any size what is left is that of rows with one more column, the group."""
+    """Within groups of any size, rows cancel as they would with the group as one more column."""
     dice = np.random.default_rng(seed)
     count = int(dice.integers(1, 60))
     names = binary(b"%d" % each for each in dice.integers(0, int(dice.integers(1, 60)), count))
@@ -108,7 +108,7 @@ def test_rows_cancel_within_their_groups(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_rows_of_a_group_stand_in_turn(seed: int) -> None:
-    """Each group's rows are in the order of both terms, one after the other, and all rows are there."""
+    """All rows of a group are adjacent and sorted by both terms, and no row is missing."""
     dice = np.random.default_rng(seed)
     count = int(dice.integers(1, 60))
     numbers = dice.integers(0, int(dice.integers(1, 60)), count)
@@ -118,6 +118,6 @@ def test_the_rows_of_a_group_stand_in_turn(seed: int) -> None:
     assert sorted(order.tolist()) == list(range(count))
     for each in range(ids.max() + 1):
         at = np.flatnonzero(ids[order] == each)
-        assert (np.diff(at) == 1).all(), "the rows of a group stand together"
+        assert (np.diff(at) == 1).all(), "the rows of a group are adjacent"
         terms = [(int(major[row]), bool(minor[row])) for row in order[at]]
         assert terms == sorted(terms)

@@ -1,4 +1,4 @@
-"""Deduplication, a rank of ROW_NUMBER 1, case by case; rows are (id, key, time)."""
+"""Deduplication, a rank with ROW_NUMBER = 1, case by case; rows are (ID, key, time)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Signed = tuple[str, Row]
 
 
 class Keys:
-    """A deduplication at work, over an input by time or by arrival."""
+    """A deduplication operator over an input ordered by time or by arrival."""
 
     def __init__(
         self, keep: Literal["first", "last"], rows: Literal["append", "retract"] = "append", *, by_time: bool = True
@@ -36,13 +36,13 @@ class Keys:
 
     @property
     def live(self) -> int:
-        """How many rows the state keeps."""
+        """The number of rows in the state."""
         blob = self.store.get(MANIFEST)
         return 0 if blob is None else Manifest.from_blob(blob, "rows").weight
 
 
 def test_the_first_by_time_replaces_one_that_came_before_it() -> None:
-    """An earlier time that arrives later takes the place; a later time changes nothing."""
+    """A row with an earlier time replaces the kept one, and a row with a later time changes nothing."""
     keys = Keys("first")
 
     assert keys.take((1, 7, 20), (2, 7, 30)) == [("+I", (1, 7, 20))]
@@ -51,7 +51,7 @@ def test_the_first_by_time_replaces_one_that_came_before_it() -> None:
 
 
 def test_the_first_by_time_of_equal_times_is_the_earlier_arrival() -> None:
-    """A row with the same time changes nothing."""
+    """Of rows with equal times, the first to arrive is kept."""
     keys = Keys("first")
     keys.take((1, 7, 20))
 
@@ -59,7 +59,7 @@ def test_the_first_by_time_of_equal_times_is_the_earlier_arrival() -> None:
 
 
 def test_the_last_by_time_of_equal_times_is_the_later_arrival() -> None:
-    """A row with the same time replaces; one with an earlier time does not."""
+    """A row with the same time replaces the kept one, and a row with an earlier time does not."""
     keys = Keys("last")
 
     assert keys.take((1, 7, 20)) == [("+I", (1, 7, 20))]
@@ -68,7 +68,7 @@ def test_the_last_by_time_of_equal_times_is_the_later_arrival() -> None:
 
 
 def test_the_last_by_arrival_is_always_the_new_row() -> None:
-    """Times do not matter, and in one batch only the last row is emitted."""
+    """Times are ignored, and in a batch only the last row is emitted."""
     keys = Keys("last", by_time=False)
     keys.take((1, 7, 20))
 
@@ -76,7 +76,7 @@ def test_the_last_by_arrival_is_always_the_new_row() -> None:
 
 
 def test_the_first_by_arrival_stays() -> None:
-    """Whatever comes later changes nothing."""
+    """Later rows change nothing."""
     keys = Keys("first", by_time=False)
 
     assert keys.take((1, 7, 20), (2, 7, 10)) == [("+I", (1, 7, 20))]
@@ -84,7 +84,7 @@ def test_the_first_by_arrival_stays() -> None:
 
 
 def test_the_same_row_again_puts_nothing_out() -> None:
-    """A duplicate in every column replaces its twin unseen."""
+    """A duplicate that is equal in every column emits nothing."""
     keys = Keys("last")
     keys.take((1, 7, 20))
 
@@ -93,7 +93,7 @@ def test_the_same_row_again_puts_nothing_out() -> None:
 
 @pytest.mark.parametrize("keep", ["first", "last"])
 def test_an_input_that_only_inserts_leaves_one_row_per_key(keep: Literal["first", "last"]) -> None:
-    """The state has as many rows as there are keys."""
+    """With an append-only input, the state has one row per key."""
     keys = Keys(keep)
     for number in range(20):
         keys.take(*((number, key, number % 7) for key in range(3)))
@@ -102,7 +102,7 @@ def test_an_input_that_only_inserts_leaves_one_row_per_key(keep: Literal["first"
 
 
 def test_when_the_kept_row_is_retracted_the_next_takes_its_place() -> None:
-    """An input that retracts keeps all rows, and none when all are gone."""
+    """A retracting input stores all rows, and emits the next one when the kept one is retracted."""
     keys = Keys("last", "retract")
     keys.take((1, 7, 10), (2, 7, 20), (3, 7, 30))
 
@@ -114,5 +114,5 @@ def test_when_the_kept_row_is_retracted_the_next_takes_its_place() -> None:
 
 
 def test_its_state_is_named_and_lives_as_long_as_the_spec_says() -> None:
-    """There is one arrangement, with the TTL of the input."""
+    """Deduplication has one arrangement, with the TTL of the spec."""
     assert Rank(deduplication("last", "append", ttl_ms=5)).arrangements == {"rows": 5}

@@ -1,4 +1,4 @@
-"""Netting a batch's changes for a sink, against a few lines over a finished multiset."""
+"""Netting of a batch's changes for a sink, compared with a short model over a complete multiset."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rowkind.operators.columns.emission import RetractionError, net
 from rowkind.operators.columns.hashing import hash64
 
 Change = tuple[str, bytes, bytes]
-"""Row kind, key and row."""
+"""Row kind, key, and row."""
 
 
 def changes(given: list[Change]) -> Changes:
-    """Changes in arrival order."""
+    """Return changes in arrival order."""
     key = binary([key for _, key, _ in given])
     kinds = np.array([SYMBOLS.index(kind) for kind, _, _ in given], np.int8)
     count = len(given)
@@ -28,14 +28,14 @@ def changes(given: list[Change]) -> Changes:
 
 
 def netted(given: list[Change], form: ChangelogMode, *, keyed: bool = True, by_seq: bool = False) -> list[Change]:
-    """What `net` makes of them."""
+    """Return the result of `net` for these changes."""
     result = net(changes(given), form, keyed=keyed, by_seq=by_seq)
     kinds = [SYMBOLS[kind] for kind in result.kind]
     return list(zip(kinds, result.key.to_pylist(), result.payload.to_pylist(), strict=True))
 
 
 def test_the_halves_of_an_update_stand_together_old_row_first() -> None:
-    """-D and +I of one key in a batch are -U and +U."""
+    """-D and +I of one key in a batch become an adjacent pair of -U and +U."""
     given = [("+I", b"1", b"new"), ("+I", b"2", b"x"), ("-D", b"1", b"old")]
     assert sorted(netted(given, "retract")) == sorted([("-U", b"1", b"old"), ("+U", b"1", b"new"), ("+I", b"2", b"x")])
     found = netted(given, "retract")
@@ -43,31 +43,31 @@ def test_the_halves_of_an_update_stand_together_old_row_first() -> None:
 
 
 def test_a_row_that_did_not_change_is_not_emitted() -> None:
-    """Deletion and insertion of an equal row cancel, in every form that knows deletions."""
+    """The deletion and insertion of an equal row cancel in every mode that has deletions."""
     given = [("-D", b"1", b"same"), ("+I", b"1", b"same")]
     assert netted(given, "retract") == netted(given, "upsert") == netted(given, "retract", keyed=False) == []
 
 
 def test_an_upsert_result_never_has_the_old_row() -> None:
-    """+U where a row was replaced, +I for a fresh key, -D for one that is gone."""
+    """An upsert result has +U for a replaced row, +I for a new key and -D for a deleted key."""
     given = [("-D", b"1", b"a"), ("+I", b"1", b"b"), ("+I", b"2", b"c"), ("-D", b"3", b"d")]
     assert sorted(netted(given, "upsert")) == [("+I", b"2", b"c"), ("+U", b"1", b"b"), ("-D", b"3", b"d")]
 
 
 def test_an_upsert_stream_is_ordered_by_seq_and_not_cancelled() -> None:
-    """A delete behind an insertion deletes, whatever row it carries; an insertion behind a delete inserts."""
+    """For an upsert stream, only the last change of a key by seq is emitted, whatever came before it."""
     given = [("+U", b"1", b"a"), ("-D", b"1", b""), ("-D", b"2", b""), ("+U", b"2", b"b"), ("+U", b"2", b"c")]
     assert sorted(netted(given, "upsert", by_seq=True)) == [("+U", b"2", b"c"), ("-D", b"1", b"")]
 
 
 def test_without_a_key_equal_rows_are_counted() -> None:
-    """Two insertions and one deletion of a row leave one insertion; what is left is never paired."""
+    """Without a key, equal rows are counted, and the remaining changes are never paired to updates."""
     given = [("+I", b"", b"a"), ("+I", b"", b"a"), ("-D", b"", b"a"), ("-D", b"", b"b"), ("-D", b"", b"b")]
     assert sorted(netted(given, "retract", keyed=False)) == [("+I", b"", b"a"), ("-D", b"", b"b"), ("-D", b"", b"b")]
 
 
 def test_an_append_result_keeps_its_rows_and_refuses_retractions() -> None:
-    """Insertions pass as they are, in their order, duplicates too."""
+    """An append result keeps all insertions in their order, with duplicates, and refuses retractions."""
     given = [("+I", b"", b"b"), ("+U", b"", b"a"), ("+I", b"", b"b")]
     assert netted(given, "append", keyed=False) == [("+I", b"", b"b"), ("+I", b"", b"a"), ("+I", b"", b"b")]
     with pytest.raises(RetractionError):
@@ -75,14 +75,14 @@ def test_an_append_result_keeps_its_rows_and_refuses_retractions() -> None:
 
 
 def test_nothing_gives_nothing() -> None:
-    """An empty batch is a batch."""
+    """An empty batch gives an empty result in every mode."""
     for form in ("append", "retract", "upsert"):
         assert netted([], form) == []
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_batch_does_to_the_result_what_its_changes_do(seed: int) -> None:
-    """Random updates of a keyed table in one batch: applying the netted changes gives the same table."""
+    """Applying the netted changes of a random batch to a keyed table gives the same table as all changes."""
     chance = random.Random(seed)
     before = {b"%d" % key: b"v%d" % chance.randrange(4) for key in range(12) if chance.random() < 0.6}
     table, given = dict(before), []
@@ -132,7 +132,7 @@ def _upserted(table: dict[bytes, bytes], result: list[Change]) -> dict[bytes, by
     ("form", "keyed"), [("append", False), ("retract", False), ("retract", True), ("upsert", True)]
 )
 def test_rows_that_come_in_order_are_put_in_it(form: ChangelogMode, keyed: bool) -> None:
-    """By sub-key and arrival, whichever way they came here."""
+    """With `ordered`, changes are emitted in the order of sub-key and arrival."""
     rows = [(b"2", 5), (b"1", 7), (b"2", 1), (b"1", 3), (b"3", 0)]
     given = changes([("+I", b"%d" % number, b"%d" % number) for number in range(len(rows))])
     given = replace(given, sub_key=binary(key for key, _ in rows), seq=np.array([seq for _, seq in rows]))

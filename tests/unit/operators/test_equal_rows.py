@@ -1,6 +1,7 @@
-"""Equal rows without a key are counted: each operator's state holds one entry of them, and takes them back one by one.
+"""Equal rows without a key are counted: the state has one entry for them, and each retraction removes one row.
 
-With a TTL each expires by its own age, and so they stay apart. So they do where ROW_NUMBER numbers them by arrival.
+With a TTL, each row expires by its own age and has its own entry. ROW_NUMBER, which numbers ties by arrival, also
+stores one entry per row.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TABLE = Table(key=(1,))
 
 
 class Shard:
-    """An operator over the batches of one shard."""
+    """An operator that processes the batches of one shard."""
 
     def __init__(self, operator: Operator, packed: Callable[[list[Change]], Batch]) -> None:
         self.operator, self.packed = operator, packed
@@ -41,7 +42,7 @@ class Shard:
         self.output: Output | None = None
 
     def batch(self, kind: RowKind, row: Row, times: int, *, side: int = 0, now: int = 0) -> Mapping[Row, int]:
-        """The same change so many times in one batch; what comes and goes."""
+        """Process a change the given number of times in one batch; return the output rows with their net counts."""
         changes = [Change(side, kind, row, self.seq + number) for number in range(times)]
         self.seq += times
         self.output = self.operator.process(self.packed(changes), self.stores, now)
@@ -49,13 +50,13 @@ class Shard:
 
     @property
     def unmatched(self) -> int:
-        """How many retractions of the last batch found nothing, late ones included."""
+        """The number of unmatched retractions in the last batch, including those of expired rows."""
         assert self.output is not None
         return len(self.output.unmatched) + self.output.expired
 
     @property
     def entries(self) -> int:
-        """How many entries are stored."""
+        """The number of stored entries."""
         assert self.output is not None
         return self.output.state.rows
 
@@ -85,7 +86,7 @@ SHARDS = (_joined, _semi, _normalized, _ranked)
 
 @pytest.mark.parametrize("new", SHARDS)
 def test_equal_rows_are_one_entry(new: Callable[[], Shard]) -> None:
-    """Twenty thousand of them, in batches, are a few entries between merges; in one batch a single one."""
+    """20,000 equal rows are at most 6 entries when they arrive in batches, and 1 entry in one batch."""
     shard = new()
     for _ in range(BATCHES):
         shard.batch(RowKind.INSERT, ROW, AT_ONCE)
@@ -97,7 +98,7 @@ def test_equal_rows_are_one_entry(new: Callable[[], Shard]) -> None:
 
 @pytest.mark.parametrize("new", SHARDS)
 def test_equal_rows_are_taken_back_one_by_one(new: Callable[[], Shard]) -> None:
-    """Each retraction takes one away, one too many is unmatched, and in the end nothing is stored."""
+    """Each retraction removes one of the equal rows, one too many is unmatched, and at the end nothing is stored."""
     shard, sides, out = new(), range(len(new().stores)), Counter[Row]()
     for side in sides:
         out.update(shard.batch(RowKind.INSERT, ROW, 5, side=side))
@@ -116,7 +117,7 @@ def test_equal_rows_are_taken_back_one_by_one(new: Callable[[], Shard]) -> None:
 
 @pytest.mark.parametrize("new", SHARDS)
 def test_with_a_ttl_equal_rows_stay_apart(new: Callable[[int | None], Shard]) -> None:
-    """Each expires by its own age, so that each is an entry."""
+    """With a TTL, each of the equal rows has its own entry and expires by its own age."""
     shard = new(10)
     shard.batch(RowKind.INSERT, ROW, 3, now=0)
     shard.batch(RowKind.INSERT, ROW, 2, now=5)
@@ -128,14 +129,14 @@ def test_with_a_ttl_equal_rows_stay_apart(new: Callable[[int | None], Shard]) ->
 
 
 def test_rows_numbered_by_arrival_stay_apart() -> None:
-    """ROW_NUMBER has to know when each of its ties came."""
+    """ROW_NUMBER stores one entry per row, because it numbers ties by arrival."""
     shard = _ranked(function="row_number")
     shard.batch(RowKind.INSERT, ROW, 5)
     assert shard.entries == 5
 
 
 def test_pairs_of_counted_rows_are_as_many_as_both_counts_say() -> None:
-    """Three rows on either side are nine pairs; one less on one side takes three of them back."""
+    """Three equal rows on each side are nine pairs, and one row less on one side retracts three of them."""
     shard = _joined()
     padded, pair = (*ROW, None, None, None), (*ROW, *ROW)
     assert shard.batch(RowKind.INSERT, ROW, 3) == {padded: 3}
@@ -145,7 +146,7 @@ def test_pairs_of_counted_rows_are_as_many_as_both_counts_say() -> None:
 
 
 def test_the_values_of_an_aggregate_are_one_entry_each() -> None:
-    """MIN over an input that retracts counts how many rows have a value."""
+    """MIN over a retracting input counts the rows of a value instead of storing each of them."""
     running = Running(AccumulatorCall("min", BIGINT, "value", BIGINT))
     for _ in range(BATCHES):
         running.batch(*[("+", 1, 5)] * AT_ONCE)

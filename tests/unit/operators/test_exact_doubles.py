@@ -1,4 +1,4 @@
-"""Exact sums of doubles: against fractions, and in one form however they came about."""
+"""Exact sums of doubles: compared with fractions, and with the same bytes in any order of addition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _sum(numbers: ExactDoubles, signs: list[int], groups: list[int], count: int)
 
 
 def _stored(numbers: ExactDoubles) -> str:
-    """What is stored, in which -0.0 is not 0.0."""
+    """Return the stored form as text, in which -0.0 differs from 0.0."""
     high, low, digits = numbers.to_columns()
     return f"{high.tolist()} {low.tolist()} {digits.to_pylist()}"
 
@@ -50,7 +50,7 @@ def _float(value: Fraction) -> float:
 
 @pytest.mark.parametrize("number", CASES)
 def test_sums_are_those_of_fractions(number: int) -> None:
-    """Rounded once, to the nearest; one after the other or at once, in any order, they are the same bytes."""
+    """A sum is rounded once, to the nearest double, and has the same bytes in any order and division of the rows."""
     generator = random.Random(number)
     tame, count = number % 4 == 0, 3
     rows = generator.choice((1, 3, 10, 3 * ROUNDS, 10 * ROUNDS))
@@ -77,7 +77,7 @@ def test_sums_are_those_of_fractions(number: int) -> None:
 
 
 def test_a_sum_takes_digits_only_while_two_doubles_do_not_hold_it() -> None:
-    """1e300 + 1 + 2 ** -60 takes three doubles; without 1e300 it is two again."""
+    """A sum stores digits only while two doubles cannot represent it, as 1e300 + 1 + 2 ** -60."""
     values = ExactDoubles.of(np.array([1e300, 1.0, 2.0**-60]))
     three = _sum(values, [1, 1, 1], [0, 0, 0], 1)
     assert (three.high.tolist(), len(three.long)) == ([1e300], 1)
@@ -88,7 +88,7 @@ def test_a_sum_takes_digits_only_while_two_doubles_do_not_hold_it() -> None:
 
 
 def test_a_sum_that_is_too_large_comes_back() -> None:
-    """It is infinite while it is, and not for ever."""
+    """A sum that is too large for a double is infinite only until it fits again."""
     zero = np.zeros(2, np.int64)
     large = _sum(ExactDoubles.of(np.array([HUGE, HUGE])), [1, 1], [0, 0], 1)
     assert large.high.tolist() == [math.inf]

@@ -1,4 +1,4 @@
-"""Exact numbers: sums against Python's own integers, fractions and decimals."""
+"""Exact numbers: sums compared with Python's integers, fractions and decimals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _double(generator: random.Random) -> float:
 
 
 def _totals(numbers: ExactNumbers, signs: list[int], groups: list[int]) -> list[ExactNumbers]:
-    """The sums by group, also after a journey through bytes, and after half of a difference has cancelled."""
+    """Return the sums by group: as they are, after serialization, and after a doubled sum less the sum."""
     count = max(groups) + 1
     total = ExactNumbers.total([(numbers, np.array(groups), np.array(signs))], count)
     stored = ExactNumbers.of_bytes(total.to_bytes())
@@ -58,7 +58,7 @@ def _float(value: Fraction | int) -> float:
 
 @pytest.mark.parametrize("number", range(CASES))
 def test_sums_are_those_of_unbounded_numbers(number: int) -> None:
-    """Integers and decimals come out as they are or as NULL, doubles rounded once, to the nearest."""
+    """Sums of integers and decimals are exact, or NULL if they do not fit; sums of doubles are rounded once."""
     generator = random.Random(number)
     rows = generator.randint(1, 30)
     signs, groups = ([generator.choice(of) for _ in range(rows)] for of in ((1, -1), (0, 1, 2)))
@@ -94,7 +94,7 @@ def _unbounded(numbers: ExactNumbers) -> list[int]:
 
 @pytest.mark.parametrize("number", range(CASES))
 def test_products_are_those_of_unbounded_numbers(number: int) -> None:
-    """Products of doubles, of numbers with each other, and through bytes."""
+    """Products of doubles and of exact numbers equal those of fractions, also after serialization."""
     generator = random.Random(f"products, {number}")
     rows = generator.randint(1, 5)
     factors = [[_double(generator) for _ in range(rows)] for _ in range(generator.randint(1, 4))]

@@ -1,4 +1,4 @@
-"""The hash of keys: golden values, because state and shard numbers are made of it and may never change."""
+"""The hash of keys against fixed values; stored state and shard numbers depend on it, so it must never change."""
 
 import random
 
@@ -21,24 +21,24 @@ _MASK = (1 << 64) - 1
     ],
 )
 def test_known_values_of_xxh64_with_seed_0_come_out(value: bytes, expected: int) -> None:
-    """These are published test values; a change here would orphan every state on disk."""
+    """The hashes equal the published test values of XXH64; a change would make every stored state unreadable."""
     assert hash64(binary([value])).tolist() == [expected]
 
 
 def test_a_value_longer_than_the_limit_has_a_golden_hash_too() -> None:
-    """Long values go through BLAKE2b first, which is as much part of the format."""
+    """Values longer than the limit are reduced with BLAKE2b first, and this is part of the format."""
     assert hash64(binary([b"x" * (LONGEST + 1), b"x" * LONGEST])).tolist() == [0xE637D0C135A2617A, 0x0797881285F20EE3]
 
 
 def test_all_lengths_agree_with_the_specification_written_out_for_one_value() -> None:
-    """Rows of every length up to 300 bytes hash as the scalar algorithm says, whatever else is in the batch."""
+    """Values of every length up to 300 bytes have the hash of the scalar algorithm, in any batch."""
     values = [random.Random(length).randbytes(length) for length in range(300)]
     shuffled = random.Random(7).sample(values, len(values))
     assert hash64(binary(shuffled)).tolist() == [_xxh64(value) for value in shuffled]
 
 
 def test_a_slice_of_an_array_hashes_like_a_copy_of_it() -> None:
-    """Arrow slices share buffers at an offset, with and without equal lengths."""
+    """A slice, whose buffers have an offset, has the same hashes as a copy of it, with equal lengths or not."""
     for values in ([b"one", b"three", b"", b"fourteen"], [b"aaa", b"bbb", b"ccc", b"ddd"]):
         assert hash64(binary(values)[1:3]).tolist() == hash64(binary(values[1:3])).tolist()
     assert hash64(binary([])).tolist() == []
@@ -46,7 +46,7 @@ def test_a_slice_of_an_array_hashes_like_a_copy_of_it() -> None:
 
 
 def test_null_hashes_like_the_empty_value() -> None:
-    """Callers that mean something else by null put their own hash in."""
+    """A null hashes like the empty value; callers that need another hash for null set it themselves."""
     assert hash64(binary([None, b"a"])).tolist() == [0xEF46DB3751D8E999, 0xD24EC4F1A98C6E5B]
 
 

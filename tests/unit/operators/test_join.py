@@ -1,4 +1,4 @@
-"""The join case by case: situation, change, what comes out."""
+"""The join operator, case by case."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Step = tuple[int, RowKind, Row]
 
 
 class Running:
-    """A join on column 1 of rows (id, key, value), batch after batch."""
+    """A join on column 1 of rows (ID, key, value), batch by batch."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Running:
         self.output: Output | None = None
 
     def batch(self, *steps: Step, now: int = 0) -> list[tuple[str, Row]]:
-        """What a batch of changes emits, sorted: symbol and row."""
+        """Process these changes as one batch; return what is emitted as symbol and row, sorted."""
         batch = []
         for side, kind, row in steps:
             self.seq += 1
@@ -61,7 +61,7 @@ class Running:
 
     @property
     def unmatched(self) -> list[int]:
-        """The seqs of the last batch's unmatched retractions."""
+        """The seqs of the unmatched retractions in the last batch."""
         assert self.output is not None
         return sorted(self.output.unmatched.seq.tolist())
 
@@ -71,7 +71,7 @@ ORDER, PAYMENT, SECOND, OTHER = (1, 7, 10), (100, 7, 5), (101, 7, 6), (2, 8, 20)
 
 
 def test_a_match_that_comes_replaces_the_pad_and_one_that_goes_brings_it_back() -> None:
-    """The pad is there exactly while the left row has no match."""
+    """The null-padded row is in the result exactly while the left row has no match."""
     join = Running("left")
     assert join.batch((L, INSERT, ORDER)) == [("+", ORDER + NULLS)]
     assert join.batch((R, INSERT, PAYMENT)) == [("+", ORDER + PAYMENT), ("-", ORDER + NULLS)]
@@ -82,12 +82,12 @@ def test_a_match_that_comes_replaces_the_pad_and_one_that_goes_brings_it_back() 
 
 
 def test_a_row_that_comes_with_its_match_never_shows_its_pad() -> None:
-    """Output is net within the batch."""
+    """A row that is inserted in one batch with its match never emits a null-padded row."""
     assert Running("full").batch((L, INSERT, ORDER), (R, INSERT, PAYMENT)) == [("+", ORDER + PAYMENT)]
 
 
 def test_an_update_that_replaces_the_only_match_shows_no_pad() -> None:
-    """The match count goes from one to one."""
+    """An update of the only match emits no null-padded row."""
     join = Running("left")
     join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT))
     new = (100, 7, 9)
@@ -95,7 +95,7 @@ def test_an_update_that_replaces_the_only_match_shows_no_pad() -> None:
 
 
 def test_a_row_that_moves_to_another_key_leaves_the_one_and_joins_the_other() -> None:
-    """Both halves of an update stand for themselves."""
+    """An update that changes the key removes the row from one pair and joins it under the other key."""
     join = Running("full")
     join.batch((L, INSERT, ORDER), (L, INSERT, OTHER), (R, INSERT, PAYMENT))
     moved = (100, 8, 5)
@@ -108,14 +108,14 @@ def test_a_row_that_moves_to_another_key_leaves_the_one_and_joins_the_other() ->
 
 
 def test_a_row_that_moves_to_another_key_with_equal_matches_puts_nothing_out() -> None:
-    """Where the key is not in the payload the joined rows are the same, and cancel."""
+    """If the key is not in the payload, the joined rows are equal and cancel."""
     join = Running("left", payload=(0, 2))
     join.batch((L, INSERT, (1, 7, 10)), (R, INSERT, (5, 7, 5)), (R, INSERT, (5, 8, 5)))
     assert join.batch((L, BEFORE, (1, 7, 10)), (L, AFTER, (1, 8, 10))) == []
 
 
 def test_of_equal_output_rows_that_partly_cancel_the_latest_stays_whatever_the_order() -> None:
-    """Two joined rows come and an equal one goes: the one that is left has the highest seq."""
+    """If two equal joined rows are inserted and one is retracted, the remaining one has the higher seq."""
     seqs = []
     for order in (1, -1):
         join = Running("inner", side=Side("multiset"), payload=(0, 2))
@@ -130,7 +130,7 @@ def test_of_equal_output_rows_that_partly_cancel_the_latest_stays_whatever_the_o
 
 
 def test_equal_output_rows_that_all_come_keep_their_own_seq() -> None:
-    """They are left alone also where other rows of the batch cancel."""
+    """Equal output rows that are all inserted keep their own seqs, even if other rows of the batch cancel."""
     join = Running("inner", side=replace(BY_SEQ, layout="multiset"), payload=(0, 2))
     join.batch((L, INSERT, (1, 7, 10)), *((R, INSERT, (5, key, 5)) for key in (7, 8)))
     steps = (L, BEFORE, (1, 7, 10)), (L, AFTER, (1, 8, 10)), (L, INSERT, (2, 8, 10)), (L, INSERT, (2, 8, 10))
@@ -140,7 +140,7 @@ def test_equal_output_rows_that_all_come_keep_their_own_seq() -> None:
 
 
 def test_null_keys_match_nothing_and_pad_on_outer_sides() -> None:
-    """NULL = NULL is not true."""
+    """Rows with NULL keys match nothing and are null-padded on outer sides."""
     nobody, paid = (1, None, 10), (100, None, 5)
     assert Running("inner").batch((L, INSERT, nobody), (R, INSERT, paid)) == []
     join = Running("full")
@@ -149,7 +149,7 @@ def test_null_keys_match_nothing_and_pad_on_outer_sides() -> None:
 
 
 def test_duplicates_count() -> None:
-    """Two equal rows on one side and three on the other make six, and one less makes three less."""
+    """Two equal rows on one side and three on the other make six; removing one retracts three."""
     join = Running("inner", side=replace(BY_SEQ, layout="multiset"))
     row, other = (1, 7, 1), (2, 7, 2)
     out = join.batch(*[(L, INSERT, row)] * 2, *[(R, INSERT, other)] * 3)
@@ -163,7 +163,7 @@ def _more(left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
 
 
 def test_with_a_condition_a_match_is_key_and_condition() -> None:
-    """A row of the same key that fails the condition neither joins nor takes the pad away."""
+    """A row that fails the condition is not joined and does not remove the null-padded row."""
     join, less = Running("left", condition=_more), (100, 7, 3)
     assert join.batch((L, INSERT, ORDER), (R, INSERT, (100, 7, 50))) == [("+", ORDER + NULLS)]
     assert join.batch((R, INSERT, SECOND)) == [("+", ORDER + SECOND), ("-", ORDER + NULLS)]
@@ -173,7 +173,7 @@ def test_with_a_condition_a_match_is_key_and_condition() -> None:
 
 
 def test_rows_that_stay_are_paired_only_where_it_decides_a_pad(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With many rows on both sides of a key, a change asks the condition about its own pairs and no others."""
+    """With many rows per key, a change evaluates the condition only for its own pairs."""
     asked: list[int] = []
 
     def condition(left: pa.BinaryArray, _right: pa.BinaryArray) -> Mask:
@@ -193,7 +193,7 @@ def test_rows_that_stay_are_paired_only_where_it_decides_a_pad(monkeypatch: pyte
 
 
 def test_an_unmatched_retraction_changes_nothing_and_comes_back() -> None:
-    """It is counted unless the side says that it is nothing unusual there."""
+    """An unmatched retraction emits nothing and is reported, unless the side does not count unmatched ones."""
     join = Running("left")
     assert join.batch((L, DELETE, ORDER)) == []
     assert join.unmatched == [1]
@@ -203,7 +203,7 @@ def test_an_unmatched_retraction_changes_nothing_and_comes_back() -> None:
 
 
 def test_the_seq_of_a_joined_row_is_the_later_of_its_parents() -> None:
-    """A pad row has the seq of its one parent."""
+    """The seq of a joined row is the higher one of its two rows; a null-padded row has the seq of its row."""
     join = Running("left")
     join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT), (L, INSERT, (2, 9, 0)))
     assert join.output is not None
@@ -211,7 +211,7 @@ def test_the_seq_of_a_joined_row_is_the_later_of_its_parents() -> None:
 
 
 def test_a_row_expired_on_one_side_no_longer_matches() -> None:
-    """What was emitted with it stays, until a retraction of it takes it back; that is not unmatched."""
+    """Rows joined before the expiry stay in the result; a late retraction removes them and is counted as expired."""
     join = Running("inner", ttls=(None, 10))
     join.batch((R, INSERT, PAYMENT), now=0)
     assert join.batch((L, INSERT, ORDER), now=9) == [("+", ORDER + PAYMENT)]
@@ -223,7 +223,7 @@ def test_a_row_expired_on_one_side_no_longer_matches() -> None:
 
 
 def test_a_row_that_came_after_another_one_expired_loses_a_pair_that_was_never_emitted() -> None:
-    """Nobody remembers what an expired row was joined with; as in Flink."""
+    """As in Flink, a retraction of an expired row also retracts pairs that were never emitted."""
     join = Running("inner", ttls=(None, 10))
     join.batch((R, INSERT, PAYMENT), now=0)
     assert join.batch((L, INSERT, ORDER), now=10) == []
@@ -231,7 +231,7 @@ def test_a_row_that_came_after_another_one_expired_loses_a_pair_that_was_never_e
 
 
 def test_a_refresh_makes_a_row_live_longer_and_puts_nothing_out() -> None:
-    """The same row again counts from its last write."""
+    """An equal row that is written again refreshes the TTL and emits nothing."""
     join = Running("inner", ttls=(None, 10))
     join.batch((R, INSERT, PAYMENT), now=0)
     assert join.batch((R, AFTER, PAYMENT), now=8) == []
@@ -239,7 +239,7 @@ def test_a_refresh_makes_a_row_live_longer_and_puts_nothing_out() -> None:
 
 
 def test_an_expired_match_does_not_bring_the_pad_back_and_the_next_match_takes_none_away() -> None:
-    """The pad is not in the output, so there is nothing to take back; it comes back when a retraction takes a match."""
+    """An expired match does not restore the null-padded row, so the next match does not retract it."""
     join = Running("left", ttls=(None, 10))
     join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT), now=0)
     assert join.batch((R, INSERT, SECOND), now=20) == [("+", ORDER + SECOND)]
@@ -248,7 +248,7 @@ def test_an_expired_match_does_not_bring_the_pad_back_and_the_next_match_takes_n
 
 
 def test_a_left_row_whose_matches_have_expired_goes_without_a_pad() -> None:
-    """Nothing is taken back that is not in the output; a row that has its pad there does take it back."""
+    """A left row whose matches expired is removed without a retraction; a null-padded one is retracted."""
     join = Running("left", ttls=(None, 10))
     late = (2, 7, 20)
     join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT), now=0)
@@ -257,7 +257,7 @@ def test_a_left_row_whose_matches_have_expired_goes_without_a_pad() -> None:
 
 
 def test_a_refreshed_left_row_keeps_what_is_known_of_its_pad() -> None:
-    """Neither a second pad nor a pad that is not there comes of it."""
+    """After a refresh of the left row, a new match emits neither a second null-padded row nor its retraction."""
     join = Running("left", ttls=(100, 10))
     join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT), now=0)
     assert join.batch((L, AFTER, ORDER), now=20) == []
@@ -265,7 +265,7 @@ def test_a_refreshed_left_row_keeps_what_is_known_of_its_pad() -> None:
 
 
 def test_dead_segments_of_state_do_not_outlive_the_rows() -> None:
-    """When all rows on both sides are retracted the stores are empty."""
+    """When all rows on both sides are retracted, the stores are empty."""
     join = Running("full", ttls=(50, 50))
     join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT), now=0)
     join.batch((L, DELETE, ORDER), (R, DELETE, PAYMENT), now=1)
@@ -273,7 +273,7 @@ def test_dead_segments_of_state_do_not_outlive_the_rows() -> None:
 
 
 def test_output_that_fits_no_block_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says how many rows and bytes one shard's batch gave."""
+    """Output that is too large for a block is refused with its number of rows and bytes."""
     monkeypatch.setattr(netting, "LARGEST", 100)
     with pytest.raises(BatchTooLarge, match="4 rows with 216 bytes"):
         Running("inner", side=replace(BY_SEQ, layout="multiset")).batch(
@@ -282,7 +282,7 @@ def test_output_that_fits_no_block_is_refused_with_what_to_do(monkeypatch: pytes
 
 
 def test_an_empty_batch_puts_nothing_out_and_keeps_the_state() -> None:
-    """A shard may be called with no changes."""
+    """An empty batch emits nothing and keeps the state."""
     join = Running("full")
     join.batch((L, INSERT, ORDER))
     output = join.join.process(Batch.empty(), join.stores, 1)
@@ -291,7 +291,7 @@ def test_an_empty_batch_puts_nothing_out_and_keeps_the_state() -> None:
 
 
 def test_the_merge_work_of_a_batch_is_reported() -> None:
-    """The fourth run of a side makes a merge of all four due."""
+    """The fourth run of a side starts a merge of all four, and the merged rows are reported."""
     join = Running("inner")
     merged = []
     for number in range(4):

@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE as an operator: when matches come out, what is kept until then, and when there is something to do."""
+"""The MATCH_RECOGNIZE operator: when matches are emitted, the rows kept until then, and its timers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LARGE = Condition("{0}.v >= 3", (), lambda value, _: value >= 3)
 
 
 class Running:
-    """A pattern of large rows A, small rows B and large rows C, batch after batch; rows are (id, partition, value)."""
+    """A pattern of large rows A, small rows B and large rows C, batch by batch; rows are (ID, partition, value)."""
 
     def __init__(
         self, pattern: Pattern, *, within: int | None = None, calls: tuple[MatchCall, ...] = (FIRST, LAST)
@@ -40,20 +40,20 @@ class Running:
         self.output: Output | None = None
 
     def batch(self, now: int, *rows: tuple[int, int, int, int]) -> list[Row]:
-        """What comes out of a batch of rows (id, partition, value, time in ms) when the watermark comes to `now`."""
+        """Process rows (ID, partition, value, time in ms) with the watermark at `now` ms; return the emitted rows."""
         arrived = [(each[0], (*each[:3], each[3] * 1000 // UNIT)) for each in rows]
         self.output = self.operator.process(columns(arrived, strong_hash), self.stores, now)
         return [unpack(each) for each in self.output.rows.payload.to_pylist()]
 
     @property
     def kept(self) -> int:
-        """How many rows are kept."""
-        assert self.output is not None, "a batch has been"
+        """The number of rows in the state."""
+        assert self.output is not None, "no batch was processed yet"
         return self.output.state.rows
 
 
 def test_a_greedy_quantifier_waits_for_the_row_that_ends_it() -> None:
-    """As many rows as there may be are part of the match, and so it is out when the first other one is there."""
+    """A match with a greedy quantifier is emitted once a row that does not belong to it has arrived."""
     running = Running(PatternSequence((A, MORE_B)))
     assert running.batch(5, (1, 1, 5, 1), (2, 1, 0, 2), (3, 1, 0, 3)) == []
     assert running.batch(6, (4, 1, 1, 6)) == []
@@ -62,13 +62,13 @@ def test_a_greedy_quantifier_waits_for_the_row_that_ends_it() -> None:
 
 
 def test_a_reluctant_quantifier_is_content_with_the_fewest() -> None:
-    """What is preferred is decided with the row that suffices."""
+    """A match with a reluctant quantifier is emitted with the first row that completes it."""
     running = Running(PatternSequence((A, PatternRepeat(B, 1, None, reluctant=True))))
     assert running.batch(2, (1, 1, 5, 1), (2, 1, 0, 2), (3, 1, 0, 3)) == [(1, 1, 2)]
 
 
 def test_time_ends_what_no_row_ends() -> None:
-    """With WITHIN, a greedy quantifier waits no longer than a match may take, and says when that is."""
+    """With WITHIN, a greedy match is emitted when its time has passed, and the operator reports that time as due."""
     running = Running(PatternSequence((A, MORE_B)), within=10 * 1000)
     assert running.batch(5, (1, 1, 5, 1), (2, 1, 0, 2)) == []
     assert running.output is not None
@@ -79,14 +79,14 @@ def test_time_ends_what_no_row_ends() -> None:
 
 
 def test_a_row_at_the_end_of_the_time_is_too_late_for_the_match() -> None:
-    """Rows of a match are less than the time apart."""
+    """The rows of a match are less than the WITHIN time apart."""
     running = Running(PatternSequence((A, B)), within=10 * 1000)
     assert running.batch(20, (1, 1, 5, 1), (2, 1, 0, 11)) == []
     assert running.batch(40, (3, 1, 5, 21), (4, 1, 0, 30)) == [(1, 3, 4)]
 
 
 def test_the_end_of_time_ends_everything() -> None:
-    """When no row can come any more, what was waited for is not there."""
+    """At the end of the input, pending matches are emitted without further rows."""
     running = Running(PatternSequence((A, MORE_B)))
     assert running.batch(3, (1, 1, 5, 1), (2, 1, 0, 2), (3, 2, 5, 1), (4, 2, 0, 9)) == []
     assert sorted(running.batch(END)) == [(1, 1, 2), (2, 3, 4)]
@@ -94,7 +94,7 @@ def test_the_end_of_time_ends_everything() -> None:
 
 
 def test_rows_wait_for_those_that_may_come_before_them() -> None:
-    """What came first does not count, but whose time is first; of equal times, who came first."""
+    """Rows are matched in the order of their times, not of arrival; equal times are in the order of arrival."""
     running = Running(PatternSequence((A, B, C)))
     assert running.batch(0, (1, 1, 7, 5), (2, 1, 0, 3)) == []
     assert running.batch(4, (3, 1, 9, 1)) == []
@@ -104,7 +104,7 @@ def test_rows_wait_for_those_that_may_come_before_them() -> None:
 @pytest.mark.sampled(0)
 @pytest.mark.parametrize("calls", [(FIRST,), (FIRST, MatchNumber())])
 def test_state_is_what_the_time_within_holds(calls: Sequence[MatchCall]) -> None:
-    """However long it goes on, no more rows are kept than are within reach; of numbers, one for each partition."""
+    """The state is limited to the rows within the WITHIN time, plus one match number per partition."""
     running = Running(PatternSequence((A, MORE_B, C)), within=20 * 1000, calls=tuple(calls))
     most, number, found = 0, 0, 0
     for step in range(400):
@@ -119,7 +119,7 @@ def test_state_is_what_the_time_within_holds(calls: Sequence[MatchCall]) -> None
 
 
 def test_numbers_go_on_where_they_were() -> None:
-    """Matches of a partition are numbered from 1, over batches and whatever other partitions do."""
+    """Matches of a partition are numbered from 1, across batches and independently of other partitions."""
     running = Running(PatternSequence((A, B)), calls=(LAST, MatchNumber()))
     first = running.batch(9, (1, 1, 5, 1), (2, 1, 0, 2), (3, 2, 5, 1), (4, 2, 0, 2), (5, 1, 5, 3), (6, 1, 0, 4))
     assert sorted(first) == [(1, 2, 1), (1, 6, 2), (2, 4, 1)]
@@ -128,7 +128,7 @@ def test_numbers_go_on_where_they_were() -> None:
 
 
 def test_rows_that_are_due_at_once_are_searched_by_stages() -> None:
-    """However many rows a watermark passes, a search has about so many, and those with which matches have begun."""
+    """If a watermark releases many rows, each search reads a limited number, plus the rows of begun matches."""
     read: list[int] = []
     of = Sought(PatternSequence((A, MORE_B)), (_LARGE, _SMALL, _LARGE), Skip(), 5000, all_rows=False, calls=(LAST,))
 

@@ -1,4 +1,4 @@
-"""Normalize case by case: situation, change, what comes out."""
+"""The normalize operator, case by case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSERT, DELETE, AFTER = RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_AFTER
 
 
 class Running:
-    """Normalize of rows (id, key, value) with the id as primary key, batch after batch."""
+    """Normalize rows (ID, key, value) with the ID as primary key, batch by batch."""
 
     def __init__(self, *, ttl_ms: int | None = None, arrivals: bool = False) -> None:
         self.operator = Normalize(Side("one row per key", ttl_ms, by_seq=True), arrivals=arrivals)
@@ -24,12 +24,12 @@ class Running:
 
     @property
     def numbers(self) -> list[int]:
-        """The arrival numbers of what the last batch emitted, retractions first."""
+        """The arrival numbers of the rows that the last batch emitted, retractions first."""
         assert self.output is not None
         return list(self.output.rows.seq.tolist())
 
     def batch(self, *steps: tuple[RowKind, Row], now: int = 0) -> list[tuple[str, Row]]:
-        """What a batch of changes emits, sorted: symbol and row."""
+        """Process these changes as one batch; return what is emitted as symbol and row, sorted."""
         batch = []
         for kind, row in steps:
             self.seq += 1
@@ -44,14 +44,14 @@ OLD, NEW, TOMBSTONE = (1, 7, 10), (1, 7, 11), (1, None, None)
 
 
 def test_an_upsert_takes_the_stored_row_back() -> None:
-    """The topic does not say what the old row was."""
+    """An upsert retracts the stored row, because the topic does not contain the old row."""
     upserts = Running()
     assert upserts.batch((AFTER, OLD)) == [("+", OLD)]
     assert upserts.batch((AFTER, NEW)) == [("+", NEW), ("-", OLD)]
 
 
 def test_a_tombstone_takes_the_stored_row_back_whole() -> None:
-    """It has nothing but its key."""
+    """A tombstone, which has only a key, retracts the stored row with all its columns."""
     upserts = Running()
     upserts.batch((AFTER, OLD))
     assert upserts.batch((DELETE, TOMBSTONE)) == [("-", OLD)]
@@ -60,7 +60,7 @@ def test_a_tombstone_takes_the_stored_row_back_whole() -> None:
 
 
 def test_the_same_row_again_puts_nothing_out() -> None:
-    """Neither in a later batch nor twice in one, nor behind its own tombstone."""
+    """An equal row emits nothing: in a later batch, twice in one batch, or after its own tombstone in one batch."""
     upserts = Running()
     assert upserts.batch((AFTER, OLD), (AFTER, OLD)) == [("+", OLD)]
     assert upserts.batch((AFTER, OLD)) == []
@@ -68,12 +68,12 @@ def test_the_same_row_again_puts_nothing_out() -> None:
 
 
 def test_of_several_upserts_in_a_batch_the_last_counts() -> None:
-    """Output is net within the batch."""
+    """Of several upserts in a batch, only the last is emitted."""
     assert Running().batch((AFTER, OLD), (DELETE, TOMBSTONE), (AFTER, NEW)) == [("+", NEW)]
 
 
 def test_an_expired_row_is_not_taken_back_and_a_refreshed_one_lives_longer() -> None:
-    """Writing a row again counts, although it emits nothing."""
+    """An expired row is not retracted, and writing an equal row refreshes the TTL without emitting anything."""
     upserts = Running(ttl_ms=10)
     upserts.batch((AFTER, OLD), now=0)
     assert upserts.batch((AFTER, OLD), now=9) == []
@@ -82,7 +82,7 @@ def test_an_expired_row_is_not_taken_back_and_a_refreshed_one_lives_longer() -> 
 
 
 def test_with_arrivals_each_write_replaces_the_row() -> None:
-    """A row that is written again with equal values leaves with its old number and comes back with its new one."""
+    """With arrivals, writing an equal row again retracts it with its old number and inserts it with the new one."""
     upserts = Running(arrivals=True)
     assert upserts.batch((AFTER, OLD), (AFTER, OLD)) == [("+", OLD)]
     assert upserts.numbers == [2]
@@ -93,7 +93,7 @@ def test_with_arrivals_each_write_replaces_the_row() -> None:
 
 
 def test_with_arrivals_equal_rows_without_a_key_are_retracted_oldest_first() -> None:
-    """Each of them keeps its own number, in whichever batches they come and go."""
+    """With arrivals, equal rows keep their own numbers and are retracted oldest first, across batches."""
     rows = Running()
     rows.operator = Normalize(Side("multiset", by_seq=True), arrivals=True)
     assert rows.batch((INSERT, OLD), (INSERT, OLD)) == [("+", OLD), ("+", OLD)]

@@ -14,7 +14,7 @@ from rowkind.operators.columns.order_code import BITS, order_code
 
 
 def test_codes_never_contradict_the_order_of_any_bytes() -> None:
-    """Sorted keys have ascending codes, whatever their bytes and lengths are."""
+    """Sorted keys have ascending codes, whatever their bytes and lengths."""
     seed = "order codes"
     print(f"seed '{seed}'")
     generator = random.Random(seed)
@@ -27,7 +27,7 @@ def test_codes_never_contradict_the_order_of_any_bytes() -> None:
 
 @pytest.mark.parametrize("descending", [False, True])
 def test_codes_follow_numbers_of_any_size(descending: bool) -> None:
-    """Numbers around every power of two, of both signs, have codes in their order."""
+    """Codes are in the order of the numbers around every power of two, of both signs."""
     numbers = {sign * ((1 << power) + step) for power in range(62) for step in (-1, 0, 1) for sign in (-1, 1)}
     column = pa.array(sorted(numbers, reverse=descending), pa.int64())
     codes = order_code(comparable(column, descending=descending))
@@ -49,12 +49,12 @@ def test_codes_follow_numbers_of_any_size(descending: bool) -> None:
 )
 @pytest.mark.parametrize("descending", [False, True])
 def test_values_of_common_types_have_codes_of_their_own(column: pa.Array, descending: bool) -> None:
-    """Ten thousand different values near each other have nearly as many codes."""
+    """10,000 different values in a narrow range have more than 9,000 different codes."""
     assert len(np.unique(order_code(comparable(column, descending=descending)))) > 9_000
 
 
 def test_nulls_have_codes_of_their_own() -> None:
-    """NULL comes before or after all values, as its marker says."""
+    """The code of NULL is below or above those of all values, as its marker says."""
     column = pa.array([None, -(1 << 62), 1 << 62], pa.int64())
     first, *values = order_code(comparable(column, nulls_first=True)).tolist()
     last, *_ = order_code(comparable(column, nulls_first=False)).tolist()
@@ -63,6 +63,6 @@ def test_nulls_have_codes_of_their_own() -> None:
 
 
 def test_a_second_column_counts_where_the_first_leaves_room() -> None:
-    """Rows that a small first column does not tell apart have different codes by a second one."""
+    """Rows with an equal small first column have different codes by their second column."""
     first, second = pa.array([3] * 100, pa.int64()), pa.array([number << 50 for number in range(100)], pa.int64())
     assert len(np.unique(order_code(join_bytes([comparable(first), comparable(second)])))) > 10

@@ -1,4 +1,4 @@
-"""Distances between doubles, kept as numbers: those of the doubles themselves, NULL, NaN and infinities included."""
+"""Distances between doubles, computed on integer codes: the same as on doubles, NULL, NaN and infinities included."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDERED = [-math.inf, -1e308, -2.5, -5e-324, 0.0, 5e-324, 0.3, 2.5, 1e308, math.
 
 
 def test_codes_are_in_the_order_of_doubles() -> None:
-    """NaN is the greatest, zeros are one, and the sign of a code is that of its double."""
+    """Codes are in the order of doubles: NaN is the greatest, both zeros are 0, and signs are kept."""
     found = codes(np.array(ORDERED)).tolist()
     assert found == sorted(set(found))
     assert found == list(map(code, ORDERED))
@@ -41,12 +41,12 @@ def test_codes_are_in_the_order_of_doubles() -> None:
     ],
 )
 def test_a_value_is_moved_as_doubles_are_added(value: int, distance: int, moved: int) -> None:
-    """What is no number stays where it is."""
+    """A code is moved as doubles are added; NULL, NaN and infinities do not move."""
     assert DOUBLES.moved(np.array([value]), distance).tolist() == [moved]
 
 
 def test_reach_is_far_enough_whatever_is_rounded() -> None:
-    """A value that is moved back to another one, or before it, lies within its reach."""
+    """Every value whose moved code is at or before another value lies within that value's reach."""
     for seed in seeds(20):
         dice = np.random.default_rng(seed)
         sizes = 10.0 ** dice.integers(-20, 20, 400)

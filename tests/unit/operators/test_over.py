@@ -1,4 +1,4 @@
-"""OVER: of its state a batch reads what lies around its changes, and no more."""
+"""OVER: a batch reads only the rows of the state around its changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALLS = (
 
 
 def test_changes_far_apart_are_read_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition that changes at its start, in its middle and at its end is not read in between."""
+    """If a partition changes at its start, middle and end, the rows between are not read."""
     operator = Over(spec(CALLS, OF))
     stores = {name: MemoryStore() for name in operator.arrangements}
     rows: list[Row] = [(3 * at, 1, at) for at in range(ROWS)]
@@ -45,7 +45,7 @@ def test_changes_far_apart_are_read_each_by_itself(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_row_that_comes_last_reads_one_where_values_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last values so far lie with each row, also those that are several back."""
+    """LAG with IGNORE NULLS reads few rows for a new last row, because each row stores its previous values."""
     calls = (call("lag", Frame("rows", None, -1), 3, skips=True),)
     operator = Over(spec(calls, OF))
     stores = {name: MemoryStore() for name in operator.arrangements}
@@ -64,7 +64,7 @@ def test_a_row_that_comes_last_reads_one_where_values_are_passed_over(monkeypatc
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each reading of a segment gives from now on."""
+    """Record from now on how many rows each read of a segment returns."""
     find, read = Segment.find, list[int]()
 
     def counted(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Packed columns: what is packed comes back, at any width, and takes no more bytes than it needs."""
+"""Packed columns: they are restored at any width, and take no more bytes than needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = (None, b"", b"a", b"abc", b"x" * 246, b"x" * 247, b"x" * 248, b"x" * 70_
 
 @pytest.mark.parametrize("number", range(CASES))
 def test_columns_come_back(number: int) -> None:
-    """All kinds in any order, of whole arrays and of parts of larger ones, and none too."""
+    """Columns of all kinds and orders survive packing, as whole arrays, as slices and without rows."""
     generator = random.Random(number)
     rows = generator.choice((0, 1, 2, 50))
     kinds = "".join(generator.choice("nfb") for _ in range(generator.randint(1, 6)))
@@ -47,14 +47,14 @@ def test_columns_come_back(number: int) -> None:
 
 
 def test_small_numbers_and_short_doubles_take_few_bytes() -> None:
-    """One byte for a count and for zero; a double is as long as its bits that are not zero, and one byte."""
+    """A small count or a zero takes one byte; a double takes one byte plus its non-zero bytes."""
     rows = [pack([np.array([count]), np.array([double])]) for count, double in ((123, 0.0), (-124, 250.0), (300, 0.1))]
 
     assert [len(row[0].as_py()) for row in rows] == [1 + 1, 1 + 4, 3 + 9]
 
 
 def test_first_columns_can_be_read_alone() -> None:
-    """Whatever stands behind them."""
+    """The first columns can be read without the following ones."""
     packed = pack([np.array([7, -9000]), binary([b"one", b"two"]), np.array([1, 2]), binary([None, b"three"])])
 
     assert unpack("n", packed)[0].tolist() == [7, -9000]

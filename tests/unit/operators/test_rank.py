@@ -1,4 +1,4 @@
-"""Rank, case by case: a changelog goes in, a changelog comes out.
+"""The rank operator, case by case.
 
 Rows are written `id partition value`; with the number in the output, it is the last column.
 """
@@ -24,14 +24,14 @@ IDENTIFIED = RankInput("unique key", by_seq=True)
 
 
 def test_the_first_rows_of_each_partition_are_emitted() -> None:
-    """Top 2 of two partitions, by ascending value."""
+    """The first two rows of each partition by ascending value are emitted."""
     ranks = top(2)
 
     assert ranks.take("+I 1 7 30", "+I 2 7 10", "+I 3 7 20", "+I 4 8 99") == ["+I 2 7 10", "+I 3 7 20", "+I 4 8 99"]
 
 
 def test_a_better_row_pushes_the_last_one_out() -> None:
-    """The row that leaves the range is taken back, the others are not mentioned."""
+    """A better row is inserted, the row that leaves the range is retracted, and no other row is emitted."""
     ranks = top(2)
     ranks.take("+I 1 7 10", "+I 2 7 20")
 
@@ -39,7 +39,7 @@ def test_a_better_row_pushes_the_last_one_out() -> None:
 
 
 def test_a_deleted_row_makes_room_for_the_next() -> None:
-    """A delete inside the range pulls the next row in."""
+    """If a row in the range is deleted, the next row is emitted."""
     ranks = top(2)
     ranks.take("+I 1 7 10", "+I 2 7 20", "+I 3 7 30", "+I 4 7 40")
 
@@ -47,7 +47,7 @@ def test_a_deleted_row_makes_room_for_the_next() -> None:
 
 
 def test_a_delete_above_the_range_pulls_rows_through_it() -> None:
-    """BETWEEN 3 AND 4: each row moves up by one, so one leaves at the top and one enters below."""
+    """With BETWEEN 3 AND 4, a delete before the range retracts the first row of the range and emits a new last one."""
     ranks = top(4, first=3)
     ranks.take(*(f"+I {n} 7 {n}" for n in range(1, 7)))
 
@@ -55,7 +55,7 @@ def test_a_delete_above_the_range_pulls_rows_through_it() -> None:
 
 
 def test_only_the_second_row() -> None:
-    """With = 2 there is nothing until there are two rows."""
+    """With = 2, nothing is emitted until the partition has two rows."""
     ranks = top(2, first=2)
 
     assert ranks.take("+I 1 7 10") == []
@@ -63,7 +63,7 @@ def test_only_the_second_row() -> None:
 
 
 def test_a_move_inside_the_range_is_silent_without_the_number() -> None:
-    """Rows that change places and stay in the range are not emitted."""
+    """Without the number, rows that change places and stay in the range are not emitted."""
     ranks = top(3)
     ranks.take("+I 1 7 10", "+I 2 7 20", "+I 3 7 30", "+I 4 7 40")
 
@@ -71,7 +71,7 @@ def test_a_move_inside_the_range_is_silent_without_the_number() -> None:
 
 
 def test_with_the_number_each_moved_row_is_an_update() -> None:
-    """The rows whose number changes are emitted, the first one's did not."""
+    """With the number, every row whose number changes is emitted, and the others are not."""
     ranks = top(3, numbered=numbered)
     ranks.take("+I 1 7 10", "+I 2 7 20", "+I 3 7 30")
 
@@ -79,7 +79,7 @@ def test_with_the_number_each_moved_row_is_an_update() -> None:
 
 
 def test_of_ties_the_earlier_arrival_is_first() -> None:
-    """Three rows with one value: the two that came first."""
+    """Of rows with equal values, the first arrivals rank first."""
     ranks = top(2)
 
     assert ranks.take("+I 9 7 10", "+I 1 7 10", "+I 5 7 10") == ["+I 1 7 10", "+I 9 7 10"]
@@ -87,7 +87,7 @@ def test_of_ties_the_earlier_arrival_is_first() -> None:
 
 
 def test_a_row_that_goes_and_comes_back_is_last_of_its_ties() -> None:
-    """A row that is written again has arrived again."""
+    """A row that is deleted and inserted again ranks last of its ties."""
     ranks = top(1)
     ranks.take("+I 1 7 10", "+I 2 7 10")
 
@@ -95,7 +95,7 @@ def test_a_row_that_goes_and_comes_back_is_last_of_its_ties() -> None:
 
 
 def test_rank_covers_all_ties() -> None:
-    """RANK <= 2 has three rows where the second place is shared, and the next number is 4."""
+    """RANK gives all ties the same number, and the next number skips as many rows."""
     ranks = top(4, function="rank", numbered=numbered)
 
     assert ranks.take("+I 1 7 10", "+I 2 7 20", "+I 3 7 20", "+I 4 7 30", "+I 5 7 40") == [
@@ -107,7 +107,7 @@ def test_rank_covers_all_ties() -> None:
 
 
 def test_dense_rank_counts_values() -> None:
-    """DENSE_RANK <= 2 has all rows with the two best values."""
+    """DENSE_RANK <= 2 emits all rows with the two best values."""
     ranks = top(2, function="dense_rank", numbered=numbered)
 
     assert ranks.take("+I 1 7 10", "+I 2 7 10", "+I 3 7 20", "+I 4 7 20", "+I 5 7 30") == [
@@ -131,7 +131,7 @@ def _gone(columns: str) -> list[str]:
 
 
 def test_equal_rows_are_ranked_severally() -> None:
-    """Of three equal rows two are in the top 2; retracting one leaves two."""
+    """Of three equal rows two are in the top 2, and after the retraction of one there are still two."""
     ranks = top(2)
 
     assert ranks.take("+I 1 7 10", "+I 1 7 10", "+I 1 7 10") == ["+I 1 7 10", "+I 1 7 10"]
@@ -140,14 +140,14 @@ def test_equal_rows_are_ranked_severally() -> None:
 
 
 def test_rows_without_a_partition_value_are_one_partition() -> None:
-    """NULL is a partition like any other value."""
+    """Rows whose partition column is NULL form one partition."""
     ranks = top(1)
 
     assert ranks.take("+I 1 NULL 20", "+I 2 NULL 10") == ["+I 2 NULL 10"]
 
 
 def test_null_values_come_first_or_last_as_the_order_key_says() -> None:
-    """Ascending NULL is first here, descending it is last."""
+    """NULL is first in ascending and last in descending order here."""
     descending_input = RankInput("multiset", by_seq=True, descending=True)
     ascending, descending = top(1), Partitions(RankSpec(Ranking("row_number", 1, 1)), descending_input)
 
@@ -156,7 +156,7 @@ def test_null_values_come_first_or_last_as_the_order_key_says() -> None:
 
 
 def test_rows_that_agree_in_all_but_the_order_key_are_kept_apart() -> None:
-    """Order columns need not be in the payload: a retraction takes back the row with its own order key."""
+    """Rows that differ only in the order key are distinct, and a retraction removes the one with its order key."""
     operator = Rank(RankSpec(Ranking("row_number", 1, 1), numbered=_with_number_only))
     store = MemoryStore()
 
@@ -188,7 +188,7 @@ def _with_number_only(_: pa.BinaryArray, numbers: Sequence[Int64s]) -> pa.Binary
 
 
 def test_a_retraction_of_an_unknown_row_changes_nothing() -> None:
-    """It comes back as unmatched."""
+    """A retraction of an unknown row emits nothing and is reported as unmatched."""
     ranks = top(1)
     ranks.take("+I 1 7 10")
 
@@ -197,7 +197,7 @@ def test_a_retraction_of_an_unknown_row_changes_nothing() -> None:
 
 
 def test_improving_replaces_by_the_unique_key() -> None:
-    """An update alone moves its row up; the one it replaces is taken back as it was."""
+    """The improving strategy replaces a row by its unique key and retracts the old row as it was emitted."""
     ranks = Partitions(
         RankSpec(Ranking("row_number", 1, 2, strategy="improving"), identity=identity, by_seq=True), IDENTIFIED
     )
@@ -211,7 +211,7 @@ def test_improving_replaces_by_the_unique_key() -> None:
 
 
 def test_improving_keeps_the_ties_of_the_last_row() -> None:
-    """A row that is updated and keeps its value falls behind its ties, so these are kept."""
+    """The improving strategy keeps the ties of the last row, because an update moves a row behind its ties."""
     ranks = Partitions(
         RankSpec(Ranking("row_number", 1, 1, strategy="improving"), identity=identity, by_seq=True), IDENTIFIED
     )
@@ -221,7 +221,7 @@ def test_improving_keeps_the_ties_of_the_last_row() -> None:
 
 
 def test_a_row_that_expires_counts_no_more_and_is_not_taken_back() -> None:
-    """What follows it moves up when its partition changes next."""
+    """An expired row is not retracted, and the next row is emitted with the next change of the partition."""
     ranks = top(1, ttl_ms=10)
     ranks.take("+I 1 7 10", at=0)
     ranks.take("+I 2 7 20", at=5)
@@ -233,7 +233,7 @@ def test_a_row_that_expires_counts_no_more_and_is_not_taken_back() -> None:
 
 
 def test_a_number_that_changed_by_expiry_is_taken_back_as_it_was_emitted() -> None:
-    """The row that was emitted as second and is now first is retracted with the number 2."""
+    """A row whose number changed by an expiry is retracted with the number that was emitted."""
     ranks = top(2, ttl_ms=10, numbered=numbered)
     ranks.take("+I 1 7 10", at=0)
     ranks.take("+I 2 7 20", at=5)
@@ -242,7 +242,7 @@ def test_a_number_that_changed_by_expiry_is_taken_back_as_it_was_emitted() -> No
 
 
 def test_writing_a_row_again_lengthens_its_life() -> None:
-    """A refresh emits nothing, and the row stays beyond its first time."""
+    """Writing an equal row again emits nothing and refreshes its TTL."""
     ranks = top(1, ttl_ms=10)
     ranks.take("+I 1 7 10", at=0)
 
@@ -251,7 +251,7 @@ def test_writing_a_row_again_lengthens_its_life() -> None:
 
 
 def test_nothing_is_left_of_a_partition_whose_rows_are_gone() -> None:
-    """When every row has been retracted there are no blobs."""
+    """When every row of a partition has been retracted, no blob is left."""
     ranks = top(2, numbered=numbered)
     ranks.take("+I 1 7 10", "+I 2 7 20", "+I 3 7 30")
     ranks.take("-D 3 7 30", "-D 2 7 20", "-D 1 7 10")
@@ -270,6 +270,6 @@ def test_nothing_is_left_of_a_partition_whose_rows_are_gone() -> None:
     ],
 )
 def test_a_spec_that_cannot_be_kept_is_refused(wrong: dict[str, object]) -> None:
-    """Specs that no plan may make fail when they are made."""
+    """An invalid spec fails when it is created."""
     with pytest.raises(AssertionError):
         top(**({"last": 2} | wrong))  # type: ignore[arg-type]

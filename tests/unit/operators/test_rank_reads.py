@@ -1,4 +1,4 @@
-"""How many rows a rank keeps, and how many it reads."""
+"""The number of rows that a rank stores and reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.operators.partitions import Partitions, top
 
 
 def test_append_keeps_only_rows_that_can_reach_the_range() -> None:
-    """Of a hundred rows of one partition, BETWEEN 2 AND 3 keeps three."""
+    """For an append-only input, only rows that can reach the range are kept."""
     ranks = top(3, first=2, strategy="append")
     ranks.take(*(f"+I {n} 7 {n}" for n in range(100, 0, -1)))
     ranks.take("+I 0 7 0", "+I 101 7 101")
@@ -24,7 +24,7 @@ def test_append_keeps_only_rows_that_can_reach_the_range() -> None:
 
 
 def test_append_keeps_all_ties_of_a_rank() -> None:
-    """RANK <= 1 keeps every row with the best value, and forgets them when a better one comes."""
+    """For an append-only input, RANK <= 1 keeps every row with the best value until a better one arrives."""
     ranks = top(1, function="rank", strategy="append")
     ranks.take("+I 1 7 10", "+I 2 7 10", "+I 3 7 20")
 
@@ -34,7 +34,7 @@ def test_append_keeps_all_ties_of_a_rank() -> None:
 
 
 def test_a_large_partition_is_not_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replacing the first of 20,000 rows reads some dozens of them."""
+    """Replacing the first of 20,000 rows reads only some dozens of them."""
     ranks = top(10)
     ranks.take(*(f"+I {n} 7 {n}" for n in range(20_000)))
     read = _counted(monkeypatch)
@@ -45,7 +45,7 @@ def test_a_large_partition_is_not_read_as_a_whole(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("ties", ["earliest first", "latest first"])
 def test_of_very_many_ties_only_the_first_are_read(ties: Ties, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that come to 20,000 with one order key cost a few dozens of these, from whichever end."""
+    """With 20,000 ties, a new row reads only some dozens of them, for either order of ties."""
     ranks = top(2, ties=ties)
     ranks.take(*(f"+I {n} 7 1" for n in range(20_000)))
     read = _counted(monkeypatch)
@@ -58,7 +58,7 @@ def test_of_very_many_ties_only_the_first_are_read(ties: Ties, monkeypatch: pyte
 
 
 def test_many_rows_with_one_order_code_and_different_order_keys_are_read_together() -> None:
-    """The first of them may be the last that came, or come now, and is found."""
+    """Of many rows with one order code, the first by order key is found, even if it arrived last."""
     ranks = Partitions(
         RankSpec(Ranking("row_number", 1, 1), by_seq=True), RankInput("multiset", by_seq=True, stretch=2)
     )
@@ -71,7 +71,7 @@ def test_many_rows_with_one_order_code_and_different_order_keys_are_read_togethe
 
 
 def test_what_a_queue_leaves_at_its_top_is_merged_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the first rows are taken away again and again, those that went are not read for ever."""
+    """If the first rows are deleted again and again, the deleted entries are merged away and not read every time."""
     monkeypatch.setattr(compaction, "MOST_IN_VAIN", 100)
     ranks = top(2)
     ranks.take(*(f"+I {n} 7 {n}" for n in range(2000)))
@@ -85,7 +85,7 @@ def test_what_a_queue_leaves_at_its_top_is_merged_away(monkeypatch: pytest.Monke
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each reading of a segment gives, from now on."""
+    """Record from now on how many rows each read of a segment returns."""
     read = []
     for name in ("find", "find_up_to"):
         function = getattr(Segment, name)

@@ -1,4 +1,4 @@
-"""How changes become entries: which stored row a retraction takes, and which retractions find none."""
+"""How changes become entries: the stored row that a retraction removes, and unmatched retractions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INSERT, DELETE, UPDATE = RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_AFTER
 
 
 class State:
-    """An arrangement over several batches, one a millisecond."""
+    """An arrangement over several batches, 1 ms apart."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class State:
         self.store, self.now = MemoryStore(), 0
 
     def batch(self, *batch: tuple[RowKind, Row, int]) -> Resolved:
-        """Resolve the changes (kind, row, seq) and append what comes of them."""
+        """Resolve the changes (kind, row, seq) and append the resulting entries."""
         self.now += 1
         arrangement = Arrangement(self.store, ArrangementSpec("rows", self.layout, self.ttl_ms), self.now)
         changes = [Change(0, kind, row, seq) for kind, row, seq in batch]
@@ -50,13 +50,13 @@ class State:
 
 
 def read(entries: Entries) -> list[tuple[Row, int, int]]:
-    """Row, written_at and seq of each entry."""
+    """Return row, written_at and seq of each entry."""
     rows = map(unpack, entries.payload.to_pylist())
     return sorted(zip(rows, entries.written_at.tolist(), entries.seq.tolist(), strict=True))
 
 
 def test_of_equal_rows_a_retraction_takes_the_oldest() -> None:
-    """With a TTL, the oldest is the first by (written_at, seq), and its times are what the entry carries."""
+    """With a TTL, a retraction removes the oldest equal row by (written_at, seq) and has its times."""
     state = State("multiset", ttl_ms=100)
     state.batch((INSERT, (1, 1, 1), 9), (INSERT, (1, 1, 1), 8))
     state.batch((INSERT, (1, 1, 1), 3))
@@ -68,7 +68,7 @@ def test_of_equal_rows_a_retraction_takes_the_oldest() -> None:
 
 
 def test_a_retraction_takes_stored_rows_before_those_of_its_batch() -> None:
-    """A row that goes and an equal one that comes are a refresh: nothing moves, the times are the new ones."""
+    """An equal row that is deleted and inserted in one batch is refreshed with the new times."""
     state = State("multiset")
     state.batch((INSERT, (1, 1, 1), 1))
     resolved = state.batch((DELETE, (1, 1, 1), 2), (INSERT, (1, 1, 1), 3))
@@ -78,7 +78,7 @@ def test_a_retraction_takes_stored_rows_before_those_of_its_batch() -> None:
 
 
 def test_in_an_ordered_multiset_a_retraction_cannot_take_a_later_row() -> None:
-    """By seq it comes too early and is unmatched; without an order it takes the row of its batch."""
+    """Ordered by seq, a retraction before its row is unmatched; without an order it cancels the row of its batch."""
     batch = ((DELETE, (1, 1, 1), 1), (INSERT, (1, 1, 1), 2))
     ordered = State("multiset").batch(*batch)
     assert ordered.unmatched.tolist() == [0]
@@ -89,7 +89,7 @@ def test_in_an_ordered_multiset_a_retraction_cannot_take_a_later_row() -> None:
 
 
 def test_of_too_many_retractions_the_last_are_unmatched() -> None:
-    """Two rows are there, four retractions come: the two with the highest seq find nothing."""
+    """Of four retractions of two rows, the two with the highest seqs are unmatched."""
     state = State("multiset", by_seq=False, ttl_ms=100)
     state.batch((INSERT, (1, 1, 1), 1), (INSERT, (1, 1, 1), 2))
     resolved = state.batch(*((DELETE, (1, 1, 1), seq) for seq in (13, 11, 12, 10)))
@@ -99,7 +99,7 @@ def test_of_too_many_retractions_the_last_are_unmatched() -> None:
 
 @pytest.mark.parametrize("layout", ["one row per key", "unique key"])
 def test_a_bare_update_replaces_the_row_with_its_identity(layout: Layout) -> None:
-    """What goes is the stored row with its own times."""
+    """An update without an old row removes the stored row, with that row's times."""
     state = State(layout)
     state.batch((INSERT, (1, 1, 1), 1))
     resolved = state.batch((UPDATE, (1, 1, 2), 2))
@@ -109,14 +109,14 @@ def test_a_bare_update_replaces_the_row_with_its_identity(layout: Layout) -> Non
 
 @pytest.mark.parametrize("layout", ["one row per key", "unique key"])
 def test_a_retraction_with_another_payload_takes_the_stored_row(layout: Layout) -> None:
-    """Identity decides, whatever else the retraction says."""
+    """A retraction removes the row with its identity, even if its payload differs."""
     state = State(layout)
     state.batch((INSERT, (1, 1, 1), 1))
     assert read(state.batch((DELETE, (1, 1, None), 2)).removed) == [((1, 1, 1), 1, 1)]
 
 
 def test_the_last_change_of_a_row_in_a_batch_wins_by_seq() -> None:
-    """The order in which changes stand in the batch does not matter, and a delete that comes last leaves nothing."""
+    """The change with the highest seq wins, in any order of the batch; if that is a delete, nothing is left."""
     state = State("unique key")
     resolved = state.batch((UPDATE, (1, 1, 3), 3), (INSERT, (1, 1, 1), 1), (UPDATE, (1, 1, 2), 2))
     assert read(resolved.added) == [((1, 1, 3), 1, 3)]
@@ -126,7 +126,7 @@ def test_the_last_change_of_a_row_in_a_batch_wins_by_seq() -> None:
 
 
 def test_a_retraction_is_unmatched_where_no_row_is_there_at_its_turn() -> None:
-    """The second of two deletes in a row finds nothing, though an insertion follows."""
+    """The second of two consecutive deletes is unmatched, even if an insertion follows."""
     resolved = State("unique key").batch(
         (INSERT, (1, 1, 1), 1), (DELETE, (1, 1, 1), 2), (DELETE, (1, 1, 1), 3), (INSERT, (1, 1, 1), 4)
     )
@@ -135,14 +135,14 @@ def test_a_retraction_is_unmatched_where_no_row_is_there_at_its_turn() -> None:
 
 
 def test_a_retraction_that_was_overtaken_does_not_take_the_new_row() -> None:
-    """Of an exact input a retraction takes back an equal row: stored, of its batch, or else it is unmatched."""
+    """For an exact input, a retraction removes an equal row, stored or of its batch, or is unmatched."""
     state = State("unique key", exact=True)
     state.batch((INSERT, (1, 1, 1), 1))
     resolved = state.batch((UPDATE, (1, 1, 2), 2))
     assert (read(resolved.added), read(resolved.removed)) == ([((1, 1, 2), 2, 2)], [((1, 1, 1), 1, 1)])
     late = state.batch((RowKind.UPDATE_BEFORE, (1, 1, 1), 3))
     assert (len(late.removed), late.unmatched.tolist()) == (0, [0])
-    # The same in one batch: of three retractions the middle one is in time.
+    # The same in one batch: of three retractions, only the middle one finds an equal row.
     changes = [(UPDATE, (1, 1, 3), 4), (DELETE, (1, 1, 2), 5), (DELETE, (1, 1, 3), 6), (DELETE, (1, 1, 9), 7)]
     resolved = state.batch(*changes, (UPDATE, (1, 1, 4), 8))
     assert (read(resolved.added), resolved.unmatched.tolist()) == ([((1, 1, 4), 4, 8)], [1, 3])
@@ -150,7 +150,7 @@ def test_a_retraction_that_was_overtaken_does_not_take_the_new_row() -> None:
 
 
 def test_changes_of_a_set_add_up_before_they_count() -> None:
-    """A row comes and goes, in whichever order its changes stand: nothing is left, and nothing is unmatched."""
+    """Without an order, opposite changes of a row cancel in any order of the batch, and none is unmatched."""
     state = State("unique key", by_seq=False, ttl_ms=100)
     for batch in (
         ((INSERT, (1, 1, 1), 1), (DELETE, (1, 1, 1), 2)),
@@ -161,7 +161,7 @@ def test_changes_of_a_set_add_up_before_they_count() -> None:
         assert (resolved.unmatched.tolist(), resolved.repeated.tolist()) == ([], [])
     resolved = state.batch((DELETE, (1, 1, 1), 7), (INSERT, (1, 1, 1), 6), (INSERT, (1, 1, 2), 8))
     assert read(resolved.added) == [((1, 1, 2), 3, 8)]
-    # What is there is written again when it comes once more in the same way.
+    # A stored row that is deleted and inserted again is rewritten.
     resolved = state.batch(
         (INSERT, (1, 1, 3), 10), (DELETE, (1, 1, 2), 9), (INSERT, (1, 1, 2), 12), (DELETE, (1, 1, 3), 11)
     )
@@ -172,7 +172,7 @@ def test_changes_of_a_set_add_up_before_they_count() -> None:
 @pytest.mark.parametrize("layout", ["one row per key", "unique key"])
 @pytest.mark.parametrize("seed", range(20))
 def test_any_pieces_of_a_set_of_changes_are_the_whole(layout: Layout, seed: int) -> None:
-    """Changes that keep to the unique key, some netted and all shuffled, leave the rows that they add up to."""
+    """Random changes that respect the unique key, in any order, leave the rows that they add up to."""
     dice, state = random.Random(seed), State(layout, by_seq=False)
     there: dict[int, int] = {}
     view: Counter[Row] = Counter()
@@ -196,7 +196,7 @@ def test_any_pieces_of_a_set_of_changes_are_the_whole(layout: Layout, seed: int)
 
 
 def test_rows_without_identity_are_a_multiset_in_any_layout() -> None:
-    """A NULL key without a sub-key identifies nothing: equal rows are kept severally, different ones do not replace."""
+    """A NULL key without a sub-key is no identity: equal rows are kept separately, and none replaces another."""
     state = State("one row per key")
     state.batch((INSERT, (None, 1, 1), 1), (INSERT, (None, 1, 1), 2), (INSERT, (None, 1, 2), 3))
     resolved = state.batch((DELETE, (None, 1, 1), 4), (DELETE, (None, 1, 3), 5))
@@ -206,7 +206,7 @@ def test_rows_without_identity_are_a_multiset_in_any_layout() -> None:
 
 @pytest.mark.parametrize("layout", ["one row per key", "unique key", "multiset"])
 def test_keys_that_share_their_hash_stay_apart(layout: Layout) -> None:
-    """Under a constant hash every row is still found by its own key."""
+    """With a constant hash, every row is still found by its own key."""
     state = State(layout, hashed=constant_hash)
     state.batch(*((INSERT, (number, number, 1), number) for number in range(6)))
     resolved = state.batch((DELETE, (4, 4, 1), 10), (DELETE, (7, 7, 1), 11))

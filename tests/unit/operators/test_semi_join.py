@@ -1,4 +1,4 @@
-"""Semi and anti join case by case: situation, change, what comes out."""
+"""The semi join and anti join operators, case by case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Step = tuple[int, RowKind, Row]
 
 
 class Running:
-    """A semi or anti join on column 1 of rows (id, key, value), batch after batch."""
+    """A semi or anti join on column 1 of rows (ID, key, value), batch by batch."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Running:
         self.output: Output | None = None
 
     def batch(self, *steps: Step, now: int = 0) -> list[tuple[str, Row]]:
-        """What a batch of changes emits, sorted: symbol and row."""
+        """Process these changes as one batch; return what is emitted as symbol and row, sorted."""
         batch = []
         for side, kind, row in steps:
             self.seq += 1
@@ -57,7 +57,7 @@ NOBODYS, KEYLESS = (2, None, 20), (102, None, 5)
 
 
 def test_a_row_is_in_the_semi_join_once_while_it_has_any_match() -> None:
-    """The first match brings it, the second changes nothing, the loss of the last takes it away."""
+    """A semi join emits a left row with its first match and retracts it when its last match is retracted."""
     join = Running("semi")
     assert join.batch((L, INSERT, ORDER)) == []
     assert join.batch((R, INSERT, PAYMENT)) == [("+", ORDER)]
@@ -67,7 +67,7 @@ def test_a_row_is_in_the_semi_join_once_while_it_has_any_match() -> None:
 
 
 def test_a_row_is_in_the_anti_join_exactly_when_it_is_not_in_the_semi_join() -> None:
-    """The first match takes it away, the loss of the last brings it back."""
+    """An anti join retracts a left row with its first match and emits it again when its last match is retracted."""
     join = Running("anti")
     assert join.batch((L, INSERT, ORDER)) == [("+", ORDER)]
     assert join.batch((R, INSERT, PAYMENT), (R, INSERT, SECOND)) == [("-", ORDER)]
@@ -76,7 +76,7 @@ def test_a_row_is_in_the_anti_join_exactly_when_it_is_not_in_the_semi_join() -> 
 
 @pytest.mark.parametrize("kind", ["semi", "anti"])
 def test_an_update_that_keeps_its_matches_passes_as_an_update(kind: SemiJoinKind) -> None:
-    """The old row goes and the new one comes, where the old one was out."""
+    """An update of an emitted row that stays in the result retracts the old row and inserts the new one."""
     join = Running(kind)
     out = join.batch((L, INSERT, ORDER), *[(R, INSERT, PAYMENT)] * (kind == "semi"))
     assert out == [("+", ORDER)]
@@ -86,27 +86,27 @@ def test_an_update_that_keeps_its_matches_passes_as_an_update(kind: SemiJoinKind
 
 
 def test_an_update_of_a_row_that_is_not_out_puts_nothing_out() -> None:
-    """Neither half has a match."""
+    """If neither half of an update has a match, a semi join emits nothing."""
     join = Running("semi")
     join.batch((L, INSERT, ORDER))
     assert join.batch((L, BEFORE, ORDER), (L, AFTER, (1, 7, 11))) == []
 
 
 def test_a_row_that_moves_to_another_key_with_a_match_and_equal_bytes_stays() -> None:
-    """Where the key is not in the payload, going and coming cancel."""
+    """If the key is not in the payload, moving a row to another key with a match emits nothing."""
     join = Running("semi", payload=(0, 2))
     assert join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT), (R, INSERT, (5, 8, 5))) == [("+", (1, 10))]
     assert join.batch((L, BEFORE, ORDER), (L, AFTER, (1, 8, 10))) == []
 
 
 def test_null_keys_never_pass_a_semi_join_and_always_an_anti_join() -> None:
-    """NULL = NULL is not true."""
+    """A row with a NULL key is never emitted by a semi join and always by an anti join."""
     assert Running("semi").batch((L, INSERT, NOBODYS), (R, INSERT, KEYLESS)) == []
     assert Running("anti").batch((L, INSERT, NOBODYS), (R, INSERT, KEYLESS)) == [("+", NOBODYS)]
 
 
 def test_everything_is_not_in_an_empty_subquery_even_null() -> None:
-    """The first row of the subquery takes NULL away, the loss of the last brings it back."""
+    """With NOT IN over an empty subquery even NULL is emitted, and it is retracted once the subquery has a row."""
     join = Running("null-aware anti", layout="multiset")
     assert join.batch((L, INSERT, ORDER), (L, INSERT, NOBODYS)) == [("+", ORDER), ("+", NOBODYS)]
     assert join.batch((R, INSERT, (100, 8, 5))) == [("-", NOBODYS)]
@@ -114,7 +114,7 @@ def test_everything_is_not_in_an_empty_subquery_even_null() -> None:
 
 
 def test_nothing_is_not_in_a_subquery_that_has_a_null() -> None:
-    """While there is a NULL all rows are gone; then those without a match are back."""
+    """While the subquery of NOT IN has a NULL, no row is emitted; afterwards the rows without a match are."""
     join = Running("null-aware anti", layout="multiset")
     join.batch((L, INSERT, ORDER), (L, INSERT, (3, 9, 30)), (R, INSERT, (100, 9, 5)))
     assert join.batch((R, INSERT, KEYLESS)) == [("-", ORDER)]
@@ -124,7 +124,7 @@ def test_nothing_is_not_in_a_subquery_that_has_a_null() -> None:
 
 
 def test_an_expired_match_neither_brings_nor_takes_a_row() -> None:
-    """What was emitted stays, until a retraction takes the last visible match."""
+    """The expiry of a match emits nothing; the result changes when the last visible match is retracted."""
     for kind, sign in (("semi", "-"), ("anti", "+")):
         join = Running(kind, ttls=(None, 10))  # type: ignore[arg-type]
         join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT), now=0)
@@ -136,7 +136,7 @@ def test_an_expired_match_neither_brings_nor_takes_a_row() -> None:
 
 
 def test_an_expired_left_row_stays_in_the_output() -> None:
-    """Its match may come and go; its later delete takes it back while it has none."""
+    """An expired left row ignores its matches, and its later delete retracts it."""
     join = Running("anti", ttls=(10, None))
     assert join.batch((L, INSERT, ORDER), now=0) == [("+", ORDER)]
     assert join.batch((R, INSERT, PAYMENT), now=10) == []
@@ -148,7 +148,7 @@ def test_an_expired_left_row_stays_in_the_output() -> None:
 
 @pytest.mark.parametrize("kind", ["semi", "anti", "null-aware anti"])
 def test_no_state_is_left_when_all_rows_are_retracted(kind: SemiJoinKind) -> None:
-    """The stores are empty, that of the facts too."""
+    """When all rows are retracted, all stores are empty, the one of the facts too."""
     join = Running(kind, layout="multiset")
     rows = [(L, ORDER), (L, NOBODYS), (R, PAYMENT), (R, KEYLESS)]
     join.batch(*((side, INSERT, row) for side, row in rows))

@@ -1,4 +1,4 @@
-"""The stamp: rows that come get the time of their batch, and nothing is kept of them."""
+"""The stamp operator: inserted rows get the time of their batch, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rowkind.operators.time.stamp import Stamp
 
 
 def timed(payloads: pa.BinaryArray, times: Int64s) -> pa.BinaryArray:
-    """The rows with their times in microseconds as text behind them."""
+    """Append the times in microseconds to the rows as text."""
     return binary(row + b"@%d" % time for row, time in zip(payloads.to_pylist(), times.tolist(), strict=True))
 
 
 def changes(*kinds: RowKind) -> Changes:
-    """One change of each kind, of rows that are called a, b and so on."""
+    """Return one change of each kind, with the rows a, b and so on."""
     count = len(kinds)
     none = binary([b""] * count)
     rows = binary(bytes([97 + number]) for number in range(count))
@@ -29,7 +29,7 @@ def changes(*kinds: RowKind) -> Changes:
 
 
 def test_rows_get_the_time_of_their_batch() -> None:
-    """In microseconds, with their arrival numbers; there is no state."""
+    """Rows get the time of their batch in microseconds and keep their arrival numbers, without any state."""
     stamp = Stamp(timed)
     assert stamp.arrangements == {}
     found = stamp.process(Batch(changes(RowKind.INSERT, RowKind.INSERT)), {}, 1_760_000_000_001)
@@ -41,7 +41,7 @@ def test_rows_get_the_time_of_their_batch() -> None:
 
 
 def test_a_refresh_ends_here_and_a_retraction_is_unmatched() -> None:
-    """A refresh names a row by what it is without its time; a retraction should not come at all."""
+    """A refresh is not passed on, because it does not have the row's time; a retraction is unmatched."""
     batch = Batch(changes(RowKind.DELETE, RowKind.INSERT), changes(RowKind.INSERT))
     found = Stamp(timed).process(batch, {}, 1)
     assert found.rows.payload.to_pylist() == [b"b@1000"]

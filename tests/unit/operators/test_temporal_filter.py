@@ -1,4 +1,4 @@
-"""The temporal filter against its definition: after every batch, the rows whose time has come and is not over."""
+"""The temporal filter compared with its definition: after each batch, the rows between their begin and end."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ INSERT, DELETE, REFRESH = RowKind.INSERT, RowKind.DELETE, None
 
 @dataclass(frozen=True)
 class At:
-    """The time in one column of the rows that tests use, `END` where it is NULL."""
+    """The time in one column of the test rows, `END` if it is NULL."""
 
     column: int
 
     def __call__(self, payload: pa.BinaryArray) -> Int64s:
-        """The time of each row."""
+        """Return the time of each row."""
         found = [unpack(each)[self.column] for each in payload.to_pylist()]
         return np.array([END if value is None else value for value in found], np.int64)
 
 
 class Running:
-    """A filter of rows (id, from when on, until when), batch after batch."""
+    """A filter of rows (ID, begin, end), batch by batch."""
 
     def __init__(self, *, most: int | None = None, refreshes: bool = False, ends: bool = True) -> None:
         self.operator = TemporalFilter(TemporalFilterSpec(At(1), At(2) if ends else None, most, refreshes))
@@ -46,7 +46,7 @@ class Running:
         self.view: Counter[Row] = Counter()
 
     def batch(self, now: int, *steps: tuple[RowKind | None, Row]) -> list[tuple[str, Row]]:
-        """What a batch of changes emits, in its order: symbol and row."""
+        """Process these changes as one batch; return what is emitted as symbol and row, in order."""
         batch = []
         for kind, row in steps:
             self.seq += 1
@@ -60,7 +60,7 @@ class Running:
 
 
 def test_a_row_comes_and_goes_without_input() -> None:
-    """The clock alone moves it."""
+    """A row is inserted at its begin and retracted at its end by time alone, without input."""
     running, row = Running(), (1, 10, 20)
     assert running.batch(5, (INSERT, row)) == []
     assert running.output is not None
@@ -74,7 +74,7 @@ def test_a_row_comes_and_goes_without_input() -> None:
 
 
 def test_a_row_is_taken_back_at_any_time() -> None:
-    """Before it comes and after it has gone nobody hears of it."""
+    """A row that is deleted before its begin or after its end emits nothing."""
     for taken, expected in ((5, []), (15, [("-", (1, 10, 20))]), (25, [])):
         running, row = Running(), (1, 10, 20)
         running.batch(0, (INSERT, row))
@@ -85,7 +85,7 @@ def test_a_row_is_taken_back_at_any_time() -> None:
 
 
 def test_time_and_a_retraction_in_one_batch_cancel() -> None:
-    """What comes because of time and is taken back at once was never there."""
+    """A row that is due and deleted in the same batch is not emitted."""
     running, row = Running(), (1, 10, 20)
     running.batch(5, (INSERT, row))
     assert running.batch(10, (DELETE, row)) == []
@@ -93,7 +93,7 @@ def test_time_and_a_retraction_in_one_batch_cancel() -> None:
 
 
 def test_a_time_that_is_never_leaves_the_row_out_or_in() -> None:
-    """NULL is no time: a row without a beginning does not come, and one without an end does not go."""
+    """A row without a begin is never emitted, and a row without an end is never retracted by time."""
     running = Running()
     assert running.batch(5, (INSERT, (1, None, 20)), (INSERT, (2, 1, None))) == [("+", (2, 1, None))]
     assert running.batch(1 << 40) == []
@@ -101,7 +101,7 @@ def test_a_time_that_is_never_leaves_the_row_out_or_in() -> None:
 
 
 def test_what_was_never_there_is_unmatched() -> None:
-    """A retraction of a row that waits for nothing, where something should wait, changes nothing."""
+    """A second retraction of a waiting row is unmatched and emits nothing."""
     running, row = Running(), (1, 10, 20)
     running.batch(0, (INSERT, row))
     assert running.batch(1, (DELETE, row), (DELETE, row)) == []
@@ -111,14 +111,14 @@ def test_what_was_never_there_is_unmatched() -> None:
 
 
 def test_rows_come_in_the_order_of_their_times() -> None:
-    """Of equal times the one that arrived first comes first."""
+    """Rows are emitted in the order of their times, and those with equal times in the order of arrival."""
     running = Running(ends=False)
     running.batch(0, *((INSERT, (id_, at, None)) for id_, at in ((1, 30), (2, 10), (3, 20), (4, 10), (5, 99))))
     assert [row[0] for _, row in running.batch(50)] == [2, 4, 3, 1]
 
 
 def test_no_more_come_at_once_than_may() -> None:
-    """Ten thousand rows that are due in one ms come in portions, each once, and none is forgotten."""
+    """10,000 rows that are due in one ms are emitted in portions, each exactly once."""
     running = Running(most=1000, ends=False)
     running.batch(0, *((INSERT, (id_, 10, None)) for id_ in range(10_000)))
     portions = []
@@ -130,7 +130,7 @@ def test_no_more_come_at_once_than_may() -> None:
 
 
 def test_a_refresh_goes_on_where_its_row_is_there() -> None:
-    """Nobody is told of a row that has not come."""
+    """A refresh is passed on only if its row has been emitted."""
     running, row = Running(refreshes=True), (1, 10, 20)
     running.batch(0, (INSERT, row))
     assert running.batch(1, (REFRESH, row)) == []
@@ -139,7 +139,7 @@ def test_a_refresh_goes_on_where_its_row_is_there() -> None:
 
 
 def test_what_has_always_been_there_does_not_wait_for_a_clock() -> None:
-    """A watermark that knows of no time yet holds back what has one, and nothing else."""
+    """Before the first watermark, a row with a time waits, and a row that is always due does not."""
     running = Running(ends=False)
     assert running.batch(BEGINNING, (INSERT, (1, -END, None)), (INSERT, (2, 5, None))) == [("+", (1, -END, None))]
     assert running.batch(BEGINNING, (DELETE, (1, -END, None))) == [("-", (1, -END, None))]
@@ -148,7 +148,7 @@ def test_what_has_always_been_there_does_not_wait_for_a_clock() -> None:
 
 @pytest.mark.parametrize("seed", seeds(60))
 def test_random_changes(seed: int) -> None:
-    """After every batch, and after a restart, the result is the rows whose time has come and is not over."""
+    """After every batch, also with restored state, the result has the rows between their begin and end."""
     dice = random.Random(seed)
     running = Running(most=dice.choice([None, None, 3]))
     there: Counter[Row] = Counter()
@@ -179,7 +179,7 @@ def test_random_changes(seed: int) -> None:
 
 
 def _there(rows: Counter[Row], now: int) -> Counter[Row]:
-    """The definition."""
+    """Return the expected rows by the definition."""
 
     def is_there(row: Row) -> bool:
         begins, ends = (END if value is None else value for value in row[1:])

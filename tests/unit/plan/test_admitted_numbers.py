@@ -1,4 +1,4 @@
-"""What conditions say of the number of a row."""
+"""The row numbers that conditions admit."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ MANY = math.inf
     ],
 )
 def test_the_numbers_that_a_condition_admits(sql: str, expected: Ranges | None) -> None:
-    """Ranges of whole numbers from 1 on, with gaps between them; None where it is about more."""
+    """The admitted row numbers are ranges from 1 on, or None if the condition depends on anything else."""
     assert admitted(_parsed(sql), "n") == expected
 
 
 @pytest.mark.parametrize("sql", ["n < 4 OR n = 6", "NOT (n <> 2 AND n <= 5)", "n BETWEEN 2 AND 3 OR 8 <= n", "n <> 3"])
 def test_admitted_numbers_are_those_for_which_the_condition_is_true(sql: str) -> None:
-    """Number by number, as Python says of the same condition."""
+    """The admitted numbers are those for which Python evaluates the condition to true."""
     ranges = admitted(_parsed(sql), "n")
     assert ranges is not None
     python = sql.replace("BETWEEN 2 AND 3", "in (2, 3)").replace("<>", "!=").replace("NOT", "not")
@@ -70,7 +70,7 @@ def test_admitted_numbers_are_those_for_which_the_condition_is_true(sql: str) ->
     ],
 )
 def test_the_largest_number_that_makes_a_difference(sql: str, expected: float) -> None:
-    """Greater ones all give the same value."""
+    """All row numbers above the result give the same value; it is infinite if any number may matter."""
     assert told_apart(_parsed(sql), "n") == expected
 
 
@@ -89,7 +89,7 @@ def test_the_largest_number_that_makes_a_difference(sql: str, expected: float) -
     ],
 )
 def test_a_row_bounds_its_own_number(sql: str, expected: str | None) -> None:
-    """From above, by columns that are no numbers themselves."""
+    """A condition bounds the row number from above by the row's other columns."""
     found = row_bound(_parsed(sql), {"n", "m"})
     assert (None if found is None else found.sql()) == expected
 

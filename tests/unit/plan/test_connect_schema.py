@@ -1,4 +1,4 @@
-"""Which results a sink with Connect's schema takes."""
+"""The results that a sink with Kafka Connect schemas accepts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def planned(folder: Path, sql: str, key: str) -> None:
 
 
 def test_times_with_milliseconds_may_be_keys(tmp_path: Path) -> None:
-    """As may numbers; values may have any time."""
+    """Times with milliseconds and numbers can be keys, and values can have any precision."""
     planned(tmp_path, "SELECT id, MAX(at) AS at FROM t GROUP BY id", "id")
     planned(tmp_path, "SELECT at_ms, COUNT(*) AS n FROM t GROUP BY at_ms", "at_ms")
     planned(tmp_path, "SELECT UNIX_MICROS(at) AS at, COUNT(*) AS n FROM t GROUP BY UNIX_MICROS(at)", "at")
 
 
 def test_times_with_microseconds_are_no_keys(tmp_path: Path) -> None:
-    """Two keys could become one, as Connect has milliseconds."""
+    """Times with microseconds cannot be keys, because in Connect's milliseconds two keys could become equal."""
     with pytest.raises(PlanError, match=r"the key column 'at' is TIMESTAMP with microseconds.*UNIX_MICROS\(at\)"):
         planned(tmp_path, "SELECT at, COUNT(*) AS n FROM t GROUP BY at", "at")
 
 
 def test_types_that_connect_does_not_have_are_refused(tmp_path: Path) -> None:
-    """The message names column and type."""
+    """A type that Kafka Connect does not have is refused with the column's name."""
     with pytest.raises(PlanError, match="column 'x' has type VOID, which Kafka Connect does not have"):
         planned(tmp_path, "SELECT id, MAX(at) AS at, NULL AS x FROM t GROUP BY id", "id")

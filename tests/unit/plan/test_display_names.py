@@ -1,4 +1,4 @@
-"""Names that a plan makes up, as people read them."""
+"""Names that a plan generates, as they are shown to people."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ from rowkind.service.plan.explain.records import TIED
     ],
 )
 def test_made_up_names_are_said_in_words(text: str, words: str) -> None:
-    """With backticks around several words where they stand in SQL."""
+    """Generated names are shown as words, with backticks around several words in SQL."""
     assert display_text(text).replace(TIED, " ") == words

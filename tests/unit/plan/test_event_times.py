@@ -1,4 +1,4 @@
-"""Which columns follow the times of tables, and how far behind a watermark they may still be."""
+"""The columns that follow the event times of tables, and how far behind a watermark they may be."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ CASES = [
 
 @pytest.mark.parametrize(("sql", "expected"), CASES)
 def test_columns_follow_times_of_tables(sql: str, expected: str, tmp_path: Path) -> None:
-    """Each column with the times that it follows, what it is, and its slack in minutes."""
+    """Each column is derived from the right event times, with the right kind and slack."""
     (tmp_path / "job.yaml").write_text(JOB + f"sinks: {json.dumps({'result': {'mode': 'retract', 'sql': sql}})}\n")
     query = logical(load(tmp_path / "job.yaml"), "result")
     for each in PASSES:

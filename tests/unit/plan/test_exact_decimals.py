@@ -1,4 +1,4 @@
-"""Whole numbers and decimals that no one decimal type can hold are compared exactly, against Python's decimals."""
+"""Integers and decimals without a common decimal type are compared exactly, as Python's decimals are."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Numbers = dict[int, Decimal | None]
 
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 def test_numbers_of_any_two_types_compare_as_they_are(left: str, right: str, tmp_path: Path) -> None:
-    """All comparisons, IN, BETWEEN, CASE, NULLIF and their kin, of every pair of random numbers."""
+    """All comparisons, IN, BETWEEN, CASE, NULLIF and DECODE give Python's result for every pair of random numbers."""
     rng = random.Random(left + right)
     of_left, of_right = numbers(rng, TYPES[left]), numbers(rng, TYPES[right])
     x, y = f"{left}.{left}", f"{right}.{right}"
@@ -58,7 +58,7 @@ def test_numbers_of_any_two_types_compare_as_they_are(left: str, right: str, tmp
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 def test_they_find_each_other_in_joins(left: str, right: str, tmp_path: Path) -> None:
-    """As the key of a join, of IN and of NOT IN, where NULL is what it always is."""
+    """Numbers of different types match in joins, IN and NOT IN, with SQL's rules for NULL."""
     rng = random.Random(right + left)
     of_left, of_right = numbers(rng, TYPES[left]), numbers(rng, TYPES[right])
     given = changes(left, of_left) + changes(right, of_right)
@@ -80,7 +80,7 @@ def test_they_find_each_other_in_joins(left: str, right: str, tmp_path: Path) ->
 
 
 def test_a_text_is_read_as_a_decimal_of_most_digits(tmp_path: Path) -> None:
-    """Written out in a CAST, with all of its digits."""
+    """A CAST of a string literal to a decimal keeps all 38 digits."""
     digits = "0.12345678901234567890123456789012345678"
     sql = f"SELECT id FROM c WHERE c = CAST('{digits}' AS DECIMAL(38,38))"
 
@@ -88,7 +88,7 @@ def test_a_text_is_read_as_a_decimal_of_most_digits(tmp_path: Path) -> None:
 
 
 def numbers(rng: random.Random, type_: str) -> Numbers:
-    """Numbers of a type by their ids, NULL among them: small ones, which meet others, and the largest."""
+    """Return numbers of a type by ID, with NULL: small ones, some equal to numbers of other types, and the largest."""
     precision, scale = (19, 0) if type_ == "BIGINT" else map(int, type_[8:-1].split(","))
     wide = Context(prec=80)
     small = [Decimal(each) for each in ("0", "-0.5", "0.5", "0.25", "3", "-3", "100", "0.00000001", "0.000000001")]
@@ -102,7 +102,7 @@ def numbers(rng: random.Random, type_: str) -> Numbers:
 
 
 def changes(name: str, of: Numbers) -> list[Any]:
-    """The numbers as rows of the table that is called like its column."""
+    """Return the numbers as rows of the table whose name is that of its column."""
     scale = 0 if TYPES[name] == "BIGINT" else int(TYPES[name][8:-1].split(",")[1])
     written: list[dict[str, Any]] = []
     for number, value in of.items():

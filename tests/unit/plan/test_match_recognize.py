@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE from SQL to rows: Flink's example, what rows are late, what comes when, and what is said of it."""
+"""MATCH_RECOGNIZE from SQL to rows: Flink's examples, late rows, the times of results, and EXPLAIN."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _row(second: int, price: int, symbol: str = "ACME") -> tuple[str, str, dict[
 
 
 def test_the_dip_of_flinks_example_is_found_as_soon_as_the_watermark_is_there(tmp_path: Path) -> None:
-    """The falling prices and the one after them are a match once nothing before that row can come any more."""
+    """A match is emitted once the watermark has passed its last row."""
     query = _query(tmp_path, DIP)
     for second, price in PRICES[:10]:
         query.batch(0, _row(second, price))
@@ -98,7 +98,7 @@ def test_the_dip_of_flinks_example_is_found_as_soon_as_the_watermark_is_there(tm
 
 
 def test_an_average_over_the_rows_so_far_counts_the_row_in_question(tmp_path: Path) -> None:
-    """Flink's example of an aggregate in DEFINE: the longest run of rows whose average is below 15, and another row."""
+    """Flink's example of AVG in DEFINE: the average includes the row that is being tested."""
     query = _query(tmp_path, AVERAGE)
     prices = (12, 17, 13, 16, 25, 2, 4, 10, 15, 25, 25, 30)
     query.batch(0, *(_row(second, price) for second, price in enumerate(prices)))
@@ -110,7 +110,7 @@ def test_an_average_over_the_rows_so_far_counts_the_row_in_question(tmp_path: Pa
 
 
 def test_within_lets_go_of_what_takes_too_long(tmp_path: Path) -> None:
-    """Flink's example of a price that drops by more than 10 within an hour, and of one that takes longer."""
+    """Flink's example of WITHIN: a price drop of more than 10 matches only within an hour."""
     query = _query(tmp_path, TOTAL)
     query.batch(0, _row(0, 20), _row(1200, 17), _row(2400, 18), _row(2500, 11), _row(2900, 14), _row(3540, 9))
     query.batch(0, _row(3700, 25), _row(3800, 24), _row(3900, 10))
@@ -119,7 +119,7 @@ def test_within_lets_go_of_what_takes_too_long(tmp_path: Path) -> None:
 
 
 def test_rows_behind_the_watermark_are_left_out(tmp_path: Path) -> None:
-    """A row that comes too late takes no part, one that comes out of order does."""
+    """A row behind the watermark is dropped, and a row that is out of order before it is matched."""
     query = _query(tmp_path, DIP, delay="3s")
     query.batch(0, _row(0, 20), _row(2, 10))
     query.batch(0, _row(1, 15), _row(9, 16))
@@ -129,7 +129,7 @@ def test_rows_behind_the_watermark_are_left_out(tmp_path: Path) -> None:
 
 
 def test_all_rows_come_out_with_measures_up_to_each_and_of_all(tmp_path: Path) -> None:
-    """Columns come in SQL:2016's order: partition, order, measures, the others."""
+    """With ALL ROWS PER MATCH, columns are in the order of SQL:2016 and measures are running or final."""
     query = _query(
         tmp_path,
         """
@@ -149,7 +149,7 @@ def test_all_rows_come_out_with_measures_up_to_each_and_of_all(tmp_path: Path) -
 
 
 def test_matches_are_rows_like_others(tmp_path: Path) -> None:
-    """What comes out is filtered, joined by name, and put into windows by its time, where WITHIN bounds it."""
+    """Matches can be filtered, aliased, and aggregated in windows by their time if WITHIN bounds it."""
     query = _query(
         tmp_path,
         """
@@ -169,7 +169,7 @@ def test_matches_are_rows_like_others(tmp_path: Path) -> None:
 
 
 def test_a_condition_that_fails_on_a_row_stops_nothing_unless_the_row_is_asked_for(tmp_path: Path) -> None:
-    """Conditions are computed for many rows at once, but a failure counts where the search needs the row."""
+    """A condition that fails on a row raises an error only if the search needs its value for that row."""
     sql = """
     SELECT * FROM Ticker MATCH_RECOGNIZE (
         PARTITION BY symbol ORDER BY rowtime MEASURES B.price AS p
@@ -192,29 +192,31 @@ def test_a_condition_that_fails_on_a_row_stops_nothing_unless_the_row_is_asked_f
 
 
 def test_a_match_that_cannot_be_gone_on_from_stops_the_query(tmp_path: Path) -> None:
-    """Only such a match does; with another `on_error` the search goes on at the next row."""
+    """Skipping to a match's first row stops the query; with another `on_error` the search continues at the next row."""
     sql = """
     SELECT * FROM Ticker MATCH_RECOGNIZE (
         PARTITION BY symbol ORDER BY rowtime MEASURES FIRST(price) AS p, COUNT(*) AS n
         AFTER MATCH SKIP TO LAST A PATTERN (A+ B) DEFINE A AS A.price < 10, B AS B.price > A.price
     )
     """
-    # From the second row on there is one row of A only.
+    # From the second row on, a match has only one row of A.
     rows = _row(0, 6), _row(1, 5), _row(2, 8), _row(3, 20), _row(4, 1)
     query = _query(tmp_path, sql)
     with pytest.raises(ExpressionError) as raised:
         query.batch(0, *rows, _row(9, 30))
-    assert "AFTER MATCH SKIP TO LAST leads to the first row of the match, which would be found again" in str(
+    assert "AFTER MATCH SKIP TO LAST: the row to skip to is the first row of the match, so the search would" in str(
         raised.value
     )
-    assert "on the row from change 3 of Ticker. Change the pattern so that such a row" in str(raised.value)
+    assert "on the row from change 3 of Ticker. Change the pattern so that every match has such a row" in str(
+        raised.value
+    )
     passes = _query(tmp_path, sql, settings="on_error: dead_letter\ndead_letters: {topic: d}")
     passes.batch(0, *rows, _row(9, 30))
     assert [(each["p"], each["n"]) for each in passes.result] == [(6, 4), (8, 2)]
 
 
 def test_a_match_without_the_row_to_go_on_from_stops_the_query(tmp_path: Path) -> None:
-    """As SQL has it; one that has the row does not."""
+    """A match without a row of the SKIP TO variable stops the query."""
     sql = """
     SELECT * FROM Ticker MATCH_RECOGNIZE (
         PARTITION BY symbol ORDER BY rowtime MEASURES FIRST(price) AS p
@@ -224,7 +226,9 @@ def test_a_match_without_the_row_to_go_on_from_stops_the_query(tmp_path: Path) -
     query = _query(tmp_path, sql)
     query.batch(0, _row(0, 6), _row(1, 7), _row(2, 5), _row(4, 9))
     assert [each["p"] for each in query.result] == [6]
-    with pytest.raises(ExpressionError, match="leads nowhere, because the match has no row of this variable"):
+    with pytest.raises(
+        ExpressionError, match="there is no row to skip to, because the match has no row of that variable"
+    ):
         query.batch(0, _row(5, 6), _row(6, 5), _row(9, 9))
 
 
@@ -232,7 +236,7 @@ CHANGING = JOB.replace("mode: append\n    columns", "mode: retract\n    columns"
 
 
 def test_rows_of_a_table_that_change_are_matched_as_they_are_when_they_are_final(tmp_path: Path) -> None:
-    """A price is mended before the watermark has passed it, and a row taken back; what comes later is left out."""
+    """Updates and deletes before the watermark change the match; later ones are dropped."""
     sql = """
       SELECT * FROM Ticker MATCH_RECOGNIZE (
           PARTITION BY symbol ORDER BY rowtime MEASURES A.price AS a, B.price AS b
@@ -247,7 +251,7 @@ def test_rows_of_a_table_that_change_are_matched_as_they_are_when_they_are_final
 
 
 def test_rows_that_may_be_corrected_after_all_are_not_matched(tmp_path: Path) -> None:
-    """With `allowed_lateness` the sum of a window is not final when the watermark passes it."""
+    """With `allowed_lateness`, the window's sum is not final at the watermark, so it cannot be matched."""
     sql = """
       SELECT * FROM (SELECT window_time AS t, SUM(price) AS s FROM TABLE(TUMBLE(TABLE Ticker, DESCRIPTOR(rowtime),
       INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, window_time)
@@ -257,7 +261,7 @@ def test_rows_that_may_be_corrected_after_all_are_not_matched(tmp_path: Path) ->
 
 
 def test_explain_says_what_a_pattern_keeps_and_for_how_long(tmp_path: Path) -> None:
-    """A pattern without WITHIN keeps what has begun for ever, and is advised to have one."""
+    """EXPLAIN shows the waiting rows of a pattern and how long they are kept, and warns if WITHIN is missing."""
     plain, bounded = (" ".join(explain([_query(tmp_path, sql).sink]).replace("│", " ").split()) for sql in (DIP, TOTAL))
     assert "ONE ROW PER MATCH of (START_ROW PRICE_DOWN+ PRICE_UP) PARTITION BY MR.Ticker.symbol" in plain
     assert "keeps waiting Ticker: rows that the watermark has not reached, in order of time" in plain
@@ -270,7 +274,7 @@ def test_explain_says_what_a_pattern_keeps_and_for_how_long(tmp_path: Path) -> N
 
 
 def test_what_always_has_a_row_is_never_null(tmp_path: Path) -> None:
-    """The columns of variables that every match has are as they are in the table; of others, they may be NULL."""
+    """Measures of variables with a row in every match keep NOT NULL; measures of other variables are nullable."""
     sql = """
     SELECT a, b, c, d, n FROM Ticker MATCH_RECOGNIZE (
         ORDER BY rowtime
@@ -314,7 +318,7 @@ sinks:
 
 
 def test_what_an_outer_interval_join_pads_is_a_row_that_only_comes(tmp_path: Path) -> None:
-    """Its pads are held until there can be no match, before a pattern asks for rows that are never taken back."""
+    """Null-padded rows of an outer interval join are delayed until they are final, so a pattern can read them."""
     query = Clocked.of(job_of(tmp_path, UNANSWERED))
 
     def asked(number: int, second: int) -> tuple[str, str, dict[str, Any]]:
@@ -325,6 +329,6 @@ def test_what_an_outer_interval_join_pads_is_a_row_that_only_comes(tmp_path: Pat
 
     query.batch(0, asked(1, 0), asked(2, 1), asked(3, 2), asked(4, 3))
     query.batch(0, answered(2, 5), asked(5, 12), answered(9, 12))
-    assert not query.result, "two may still have been answered, and nobody knows of four"
+    assert not query.result, "call 2 may still be answered, and call 4 is not final"
     query.batch(0, asked(6, 40), answered(9, 40))
     assert query.result == [{"first": 3, "second": 4}]

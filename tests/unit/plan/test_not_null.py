@@ -1,4 +1,4 @@
-"""Where the planner knows that a column is not NULL."""
+"""When the planner derives that a column is NOT NULL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rowkind.service.plan.pipeline import logical
 def test_an_output_is_not_null_if_the_filter_below_rejects_null(
     tmp_path: Path, query: str, mode: str, *, nullable: bool
 ) -> None:
-    """The condition is on the expression itself; a row of an upsert topic may be the delete of one that passed."""
+    """A filter on the expression makes it NOT NULL, except for upsert tables, whose rows may represent deletes."""
     table: dict[str, Any] = {"mode": mode, "columns": {"id": "INT NOT NULL", "ms": "BIGINT", "s": "STRING"}}
     if mode == "upsert":
         table["primary_key"] = ["id"]

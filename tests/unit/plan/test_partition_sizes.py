@@ -1,4 +1,4 @@
-"""How many rows a partition can have: provably few are numbered to their end by a rank, any number by an Over."""
+"""The number of rows in a partition: if it is provably small, a rank numbers them, and otherwise an Over."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ LARGE = [
 
 @pytest.mark.parametrize(("partition", "rows"), SMALL)
 def test_a_partition_of_few_rows_is_numbered_to_its_end(partition: str, rows: str, tmp_path: Path) -> None:
-    """By a unique key and what few values its other columns have, or by a rank below."""
+    """A partition is small by a unique key whose other columns have few values, or by a rank over its input."""
     assert _numbers(NUMBERED.format(partition, rows), tmp_path) is PhysicalRank
 
 
 @pytest.mark.parametrize(("partition", "rows"), LARGE)
 def test_a_partition_of_any_size_is_no_rank_without_the_hint(partition: str, rows: str, tmp_path: Path) -> None:
-    """Nothing bounds how many rows agree in its columns: only those behind a change are numbered anew."""
+    """If no bound on the partition is known, an Over numbers it, and a rank only with the hint UNBOUNDED_RANK."""
     sql = NUMBERED.format(partition, rows)
     assert _numbers(sql, tmp_path) is PhysicalOver
     assert _numbers(sql.replace("SELECT item", "SELECT /*+ UNBOUNDED_RANK */ item", 1), tmp_path) is PhysicalRank
 
 
 def _numbers(sql: str, folder: Path) -> type:
-    """What the last operator is, which numbers the rows."""
+    """Return the type of the last operator, which numbers the rows."""
     (folder / "job.yaml").write_text(JOB.format(sql=sql))
     return type(plan(load(folder / "job.yaml"), "result").input)

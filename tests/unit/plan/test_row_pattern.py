@@ -1,4 +1,4 @@
-"""Row patterns: what their text means, and the programs that say which way to match them is tried first."""
+"""Row patterns: the meaning of their text, and the programs that define which alternative is tried first."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ def _read(text: str) -> NamedPattern:
     ],
 )
 def test_a_text_is_read_as_this_pattern(text: str, read: str) -> None:
-    """Variables are numbered as they come, in small and capital letters alike; groups of one part are that part."""
+    """Variables are numbered by first appearance, in any letter case, and a group with one part is that part."""
     assert spelled(_read(text).pattern) == read
 
 
 def test_variables_keep_the_name_that_they_have_first() -> None:
-    """A variable is called as where it stands first."""
+    """A variable has the spelling of its first appearance."""
     assert _read("Down up DOWN `a b`").names == ("Down", "up", "a b")
 
 
 @pytest.mark.parametrize("text", ["A**", "A{", "A{x}", "A{}", "A{0}", "(A", "A)", "A, B", "|", "A | | B", "PERMUTE()"])
 def test_what_is_no_pattern_is_refused(text: str) -> None:
-    """A text is a pattern from its first word to its last."""
+    """A text that is not a complete pattern is refused."""
     with pytest.raises(Refusal):
         _read(text)
 
 
 def test_a_greedy_quantifier_tries_one_more_first_and_a_reluctant_one_none() -> None:
-    """The two differ in which way of their split comes first."""
+    """A greedy quantifier tries another repetition first, and a reluctant one tries to end first."""
     more = (Instruction("split", 1, 3), Instruction("row", 0), Instruction("jump", 0), Instruction("accept"))
     assert program(PatternRepeat(PatternVariable(0), 0, None)) == more
     assert program(PatternRepeat(PatternVariable(0), 0, None, reluctant=True))[0] == Instruction("split", 3, 1)
 
 
 def test_times_that_could_be_empty_must_take_a_row() -> None:
-    """A repetition of what can be empty is marked, so that it comes to an end."""
+    """A repetition of a part that can be empty must consume a row, so that the search ends."""
     operations = [each.operation for each in program(_read("(A*)* B").pattern)]
     assert operations == ["split", "mark", "split", "row", "jump", "moved", "jump", "row", "accept"]
 
@@ -74,7 +74,7 @@ def test_times_that_could_be_empty_must_take_a_row() -> None:
     ("text", "first"), [("A B", {0}), ("A? B", {0, 1}), ("(A | B)* C", {0, 1, 2}), ("A{2} | B", {0, 1})]
 )
 def test_the_first_row_may_be_of_these_variables(text: str, first: set[int]) -> None:
-    """What the search need not look at otherwise."""
+    """The variables that can match the first row are derived from the pattern."""
     assert first_variables(program(_read(text).pattern)) == first
 
 
@@ -94,7 +94,7 @@ def test_the_first_row_may_be_of_these_variables(text: str, first: set[int]) -> 
 def test_where_a_search_may_go_on_is_known_beforehand(
     text: str, *, last: bool, missing: bool, first: bool, possible: bool
 ) -> None:
-    """Whether B, the second variable, always has a row, whether that may be the first of the match, and may not be."""
+    """Planning knows if the SKIP TO variable can have no row, the match's first row, or a later row."""
     pattern = _read(text)
     number = pattern.number("b")
     assert number is not None

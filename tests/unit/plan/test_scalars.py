@@ -1,4 +1,4 @@
-"""What expressions are worth without Spark: nested columns, what is not evaluated, and the words of refusals."""
+"""Expressions without Spark: nested columns, parts that are not evaluated, and messages of refusals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROWS: dict[str, list[Any]] = {
 
 
 def compiled(text: str) -> Expression:
-    """The expression over the columns of `o`."""
+    """Compile the expression over the columns of `o`."""
     sql = f"SELECT {text}"
     tree = mark(sqlglot.parse_one(sql, read=RowkindSql), "q", sql).expressions[0].unalias()
     scope = Scope((Relation("o", {name: f"o.{name}" for name in TABLE.names}),), {})
@@ -49,7 +49,7 @@ def compiled(text: str) -> Expression:
 
 
 def values(text: str) -> list[Any]:
-    """Its values in three rows."""
+    """Return the values of the expression in three rows."""
     expression = compiled(text)
     arrays = {name: pa.array(ROWS[name], TABLE.type(name).arrow) for name in expression.columns}
     found: list[Any] = evaluate([expression], arrays, 3)[expression].to_pylist()
@@ -72,7 +72,7 @@ def values(text: str) -> list[Any]:
     ],
 )
 def test_nested_columns_are_looked_into(text: str, expected: list[Any]) -> None:
-    """A field, an element or an entry is NULL where the struct, array or map is, or has none."""
+    """A field, element or entry is NULL if its struct, array or map is NULL or does not have it."""
     assert values(text) == expected
 
 
@@ -98,12 +98,12 @@ def test_nested_columns_are_looked_into(text: str, expected: list[Any]) -> None:
     ],
 )  # fmt: skip
 def test_nested_values_are_made(text: str, expected: list[Any]) -> None:
-    """Arrays, maps and structs are made, cast and folded; inside of a function with -> columns may be read."""
+    """Arrays, maps and structs can be built, cast and folded, and a lambda can read columns."""
     assert values(text) == expected
 
 
 def test_a_pattern_of_like_may_be_computed() -> None:
-    """It is checked row by row, as one that is written out is beforehand."""
+    """A computed LIKE pattern is checked for each row; a constant one is checked when the query is planned."""
     assert values("s LIKE CONCAT('1', '_')") == [True, False, None]
     assert values("'10%' LIKE CONCAT(CAST(id AS STRING), '_!%') ESCAPE '!'") == [True, False, False]
     assert values("'A' ILIKE LOWER(CONCAT(SUBSTRING(s, 3), 'A'))") == [True, False, None]
@@ -123,7 +123,7 @@ def test_a_pattern_of_like_may_be_computed() -> None:
     ],
 )
 def test_what_does_not_count_is_not_evaluated(text: str, expected: list[Any]) -> None:
-    """Behind AND, OR, CASE, IF and COALESCE nothing fails in rows where it decides nothing."""
+    """An operand of AND, OR, CASE, IF or COALESCE cannot fail in rows whose result does not depend on it."""
     if text.startswith("COALESCE"):
         with pytest.raises(ExpressionError, match="division by zero"):
             values(text)
@@ -140,7 +140,7 @@ def test_what_does_not_count_is_not_evaluated(text: str, expected: list[Any]) ->
     ],
 )
 def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str) -> None:
-    """The query stops with the expression, the value and the function that gives NULL instead."""
+    """The error has the value and names the function that returns NULL instead."""
     with pytest.raises(ExpressionError) as caught:
         values(text)
     assert reason in str(caught.value)
@@ -149,10 +149,10 @@ def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("NOW()", "the function NOW is not supported: it would return another value when the row is retracted"),
-        ("CURRENT_DATE", "the function CURRENT_DATE is not supported: it would return another value"),
-        ("UNIX_TIMESTAMP()", "the function UNIX_TIMESTAMP is not supported: it would return another value"),
-        ("UUID()", "the function UUID is not supported: it would return another value when the row is retracted"),
+        ("NOW()", "the function NOW is not supported: it would return a different value when the row is retracted"),
+        ("CURRENT_DATE", "the function CURRENT_DATE is not supported: it would return a different value"),
+        ("UNIX_TIMESTAMP()", "the function UNIX_TIMESTAMP is not supported: it would return a different value"),
+        ("UUID()", "the function UUID is not supported: it would return a different value when the row is retracted"),
         ("PROCTIME()", "it is allowed only as a column of the SELECT list"),
         ("FROBNICATE(id)", "the function FROBNICATE is not supported"),
         ("SPLIT(s, '[')", "'[' in the pattern '[' is not supported"),
@@ -164,15 +164,18 @@ def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str
         ("TRANSFORM(items, x -> y)", "o has no column y"),
         (
             "TRANSFORM(items, (x, i, j) -> x)",
-            "the function's parameters must have different names, and their number can be at most 2, not 3",
+            "a lambda's parameters must have different names, and their number here can be at most 2, not 3",
         ),
-        ("FILTER(items, x -> x.n)", "the function returns INT, not a condition"),
-        ("AGGREGATE(items, 0, (a, x) -> a + 1.5)", "the start is INT, but the function returns DECIMAL(12,1)"),
+        ("FILTER(items, x -> x.n)", "the lambda returns INT, not a condition"),
+        (
+            "AGGREGATE(items, 0, (a, x) -> a + 1.5)",
+            "the start value has type INT, but the lambda returns DECIMAL(12,1)",
+        ),
         ("ARRAY_SORT(items, (a, b) -> 1)", "ARRAY_SORT takes (array)"),
-        ("SORT_ARRAY(items)", "has no order"),
+        ("SORT_ARRAY(items)", "have no order"),
         ("UPPER(x -> x)", "expected text"),
         ("FROM_JSON(s, 'a DATE')", "FROM_JSON cannot read DATE: read a STRING, and CAST it"),
-        ("FROM_JSON(s, s)", "expected a text literal"),
+        ("FROM_JSON(s, s)", "expected a string literal"),
         ("FORMAT_STRING('%e', x)", "%e for type DOUBLE is not supported"),
         ("TO_CHAR(x, '99')", "TO_CHAR takes a decimal: write CAST(… AS DECIMAL(p,s))"),
         (
@@ -181,7 +184,7 @@ def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str
         ),
         ("TO_CSV(addr)", "write CONCAT_WS"),
         ("CAST(ARRAY(id) AS ARRAY<SMALLINT>)", "TINYINT and SMALLINT cannot be nested in another type; use INT"),
-        ("UPPER(id)", "expected text, but this is INT: write CAST(… AS STRING)"),
+        ("UPPER(id)", "expected text, got INT: write CAST(… AS STRING)"),
         ("LPAD(s)", "LPAD takes (text, int) or (text, int, text)"),
         ("HEX(ts)", "HEX takes (text) or (binary) or (bigint), but the arguments are (TIMESTAMP)"),
         ("id.x", "type INT has no field x"),
@@ -202,14 +205,14 @@ def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str
     ],
 )
 def test_what_is_refused_says_why(text: str, reason: str) -> None:
-    """A function or form that is not known to mean the same is refused when the query is planned."""
+    """An unsupported function or form is refused when the query is planned, with the reason."""
     with pytest.raises(Refusal) as caught:
         compiled(text)
     assert reason in caught.value.text
 
 
 def test_a_condition_of_many_parts_stops_where_one_is_false() -> None:
-    """The conjuncts of a WHERE are evaluated from left to right, as far as they count."""
+    """The conjuncts of a WHERE are evaluated from left to right until one is false."""
     parts = [
         sqlglot.parse_one(f"SELECT {text}", read=RowkindSql).expressions[0] for text in ("id > 1", "1 DIV (id - 1) = 1")
     ]
@@ -220,7 +223,7 @@ def test_a_condition_of_many_parts_stops_where_one_is_false() -> None:
 
 
 def test_calls_inside_of_calls_have_a_limit() -> None:
-    """An expression that would grow without measure is refused, and not handed to the engine."""
+    """An expression that is nested too deeply is refused when the query is planned."""
     text = "s"
     for _ in range(12):
         text = f"CAST(CAST({text} AS DOUBLE) AS STRING)"

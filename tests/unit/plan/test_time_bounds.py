@@ -1,4 +1,4 @@
-"""How far apart the times of a pair may lie, as a join's condition says."""
+"""How far apart the times of a pair may be according to a join's condition."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CASES = [
 
 
 def joined(condition: str, kind: str = "inner") -> LogicalJoin:
-    """A join of nothing with this condition."""
+    """Return a join of empty inputs with this condition."""
     nothing = LogicalInput(LogicalUnion((), exp.Null()))
     tree = parse_one(condition, dialect="spark")
     conjuncts = list(tree.flatten()) if isinstance(tree, exp.And) else [tree]
@@ -39,7 +39,7 @@ def joined(condition: str, kind: str = "inner") -> LogicalJoin:
 
 @pytest.mark.parametrize(("condition", "earliest", "latest"), CASES)
 def test_bounds_are_found_however_they_are_written(condition: str, earliest: int | None, latest: int | None) -> None:
-    """Comparisons either way, intervals on either side, both bounds in one condition or in several."""
+    """Bounds are found in comparisons of either direction, with intervals on either side, in one or more conditions."""
     assert time_bounds(joined(condition), {"a"}, {"b"}) == (TimeBounds("a", "b", earliest, latest),)
 
 
@@ -47,12 +47,12 @@ def test_bounds_are_found_however_they_are_written(condition: str, earliest: int
     "condition", ["a <> b", "a < b OR a > b", "a <=> b", "a < c", "b > a + c", "GREATEST(a, b) > a"]
 )
 def test_other_conditions_bound_nothing(condition: str) -> None:
-    """What does not compare one time of each side is a condition like any other."""
+    """A condition that does not compare one time of each side sets no bounds."""
     assert time_bounds(joined(condition), {"a"}, {"b"}) == ()
 
 
 def test_a_side_is_kept_for_who_counts_its_rows() -> None:
-    """Without slack both settle after the whole interval; who is counted stays until those that it matches settle."""
+    """A side whose matches are counted for null-padding is kept until the rows that it matches are final."""
     bounds = TimeBounds("a", "b", -5, 10)
     assert stays_of(joined("a < b"), bounds, (0, 0)) == (Stay(10, 15, 15), Stay(5, 15, 15))
     assert stays_of(joined("a < b", "left"), bounds, (0, 0)) == (Stay(10, 15, 15), Stay(5, 15, 20))
@@ -61,13 +61,13 @@ def test_a_side_is_kept_for_who_counts_its_rows() -> None:
 
 
 def test_a_row_that_is_on_time_is_not_late() -> None:
-    """An interval that lies before the row's own time has passed when it comes: its matches are kept for it."""
+    """If the interval is before the row's own time, a row on time is not late, because its matches are still kept."""
     before = TimeBounds("a", "b", -10, -5)
     assert stays_of(joined("a < b"), before, (0, 0)) == (Stay(0, 5, 5), Stay(10, 10, 10))
 
 
 def test_one_bound_lets_go_of_one_side() -> None:
-    """With an earliest time alone, left rows have matches to come for ever; who counts these needs all of the right."""
+    """With only an earliest bound, left rows are kept indefinitely, and right rows too if left rows are null-padded."""
     bounds = TimeBounds("a", "b", -5, None)
     assert stays_of(joined("a < b"), bounds, (0, 0)) == (Stay(0, None, None), Stay(5, 5, 5))
     assert stays_of(joined("a < b", "left"), bounds, (0, 0)) == (Stay(0, None, None), Stay(5, 5, None))

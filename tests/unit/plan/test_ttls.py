@@ -1,4 +1,4 @@
-"""How long operators keep rows: a table's `ttl`, the job's, and a hint count for the same inputs."""
+"""How long operators keep rows: `ttl` of a table, `ttl` of the job and a hint apply to the same inputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FINAL = [name for name in QUERIES if name.endswith(", final")]
 
 
 def planned(folder: Path, sql: str, *, job: str = "", table: str = "", hint: str = "", append: bool) -> PhysicalSink:
-    """The plan of a query with a ttl somewhere."""
+    """Return the plan of a query with a TTL set in the job, the table or a hint."""
     hints = {"hint": f"/*+ {hint} */" if hint else "", "hint_and": f"/*+ SPLIT_DISTINCT{', ' * bool(hint)}{hint} */"}
     inner = {"numbers": NUMBERS.format(**hints), "arrivals": ARRIVALS.format(**hints)}
     columns = "{k: STRING, v: INT, at: TIMESTAMP NOT NULL, no: TIMESTAMP NOT NULL}"
@@ -51,7 +51,7 @@ def planned(folder: Path, sql: str, *, job: str = "", table: str = "", hint: str
 
 
 def ttls(node: Any) -> Iterator[int | None]:
-    """All that a plan, or a part of it, says of a ttl."""
+    """Yield every TTL in a plan or in a part of it."""
     if isinstance(node, tuple):
         for each in node:
             yield from ttls(each)
@@ -66,7 +66,7 @@ def ttls(node: Any) -> Iterator[int | None]:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_ttl_of_a_table_is_that_of_a_job(tmp_path: Path, name: str) -> None:
-    """Also behind what delays its rows, stamps them or takes them apart, in a union, and in aggregates of two steps."""
+    """A table's TTL has the effect of a job's, also after delays, stamps, unions, UNNEST and two-step aggregates."""
     sql, append = QUERIES[name], name in FINAL
     without = planned(tmp_path, sql, append=append)
     of_job = planned(tmp_path, sql, job="ttl: 10s", append=append)
@@ -78,14 +78,14 @@ def test_the_ttl_of_a_table_is_that_of_a_job(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", [each for each in QUERIES if "hint" in QUERIES[each] or "numbers" in QUERIES[each]])
 def test_a_hint_counts_behind_what_delays_rows(tmp_path: Path, name: str) -> None:
-    """It names the table, and its rows are its rows also behind a filter that waits for a watermark."""
+    """The hint STATE_TTL on a table also applies after an operator that delays the table's rows."""
     sql, append = QUERIES[name], name in FINAL
     hinted = planned(tmp_path, sql, hint="STATE_TTL('t' = '10s')", append=append)
     assert 10_000 in ttls(hinted)
 
 
 def test_of_a_union_the_longest_ttl_counts(tmp_path: Path) -> None:
-    """An operator over rows of several tables keeps them for the longest ttl, indefinitely if a table has none."""
+    """An operator over several tables has their longest TTL, and none if one of the tables has none."""
     for first, second, expected in (("10s", "1m", 60_000), ("10s", None, None)):
         tables = "".join(
             f"  {name}: {{mode: append, {f'ttl: {ttl},' if ttl else ''} columns: {{k: STRING}}}}\n"

@@ -1,4 +1,4 @@
-"""WATERMARK in FROM, as Spark has it: what it declares, what it adds to the rows, and what is refused."""
+"""WATERMARK in FROM, as in Spark: its declaration, the column that it adds, and the refused forms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = '{id: BIGINT NOT NULL, ms: BIGINT NOT NULL, at: TIMESTAMP, place: "STR
 
 
 def job(folder: Path, *sql: str, said: str = "", views: str = "{}") -> Job:
-    """A job with a sink for each query; `said` is what the job file says of the watermark."""
+    """Return a job with a sink for each query; `said` is the watermark setting in the job file."""
     table = f"{{mode: append, columns: {COLUMNS}{said and f', watermark: {said}'}}}"
     sinks = [f"  s{number}: {{mode: retract, sql: {json.dumps(each)}}}" for number, each in enumerate(sql)]
     text = (
@@ -30,7 +30,7 @@ def job(folder: Path, *sql: str, said: str = "", views: str = "{}") -> Job:
 
 
 def declared(job: Job) -> Watermark:
-    """The watermark of the table."""
+    """Return the watermark of the table."""
     found = source_table(job, "events").watermark
     assert found is not None
     return found
@@ -54,7 +54,7 @@ def declared(job: Job) -> Watermark:
     ],
 )
 def test_the_clause_declares_the_watermark_of_the_table(tmp_path: Path, clause: str, of: str, delay: int) -> None:
-    """However it is written, for all queries of the job."""
+    """In every spelling, the clause declares the watermark for all queries of the job."""
     both = job(tmp_path, "SELECT id FROM events", f"SELECT id FROM {clause}")
     found = declared(both)
     assert (found.subject, found.delay_us, found.idle_ms, found.late) == (of, delay, 30_000, "drop")
@@ -63,7 +63,7 @@ def test_the_clause_declares_the_watermark_of_the_table(tmp_path: Path, clause: 
 
 
 def test_what_the_clause_has_no_word_for_is_in_the_job_file(tmp_path: Path) -> None:
-    """There the same watermark may say it, and a clause in a view counts as well."""
+    """Settings that the clause lacks come from an equal watermark in the job file; a clause in a view counts too."""
     said = "{column: at, delay: 5s, idle: 2m, late: drop, allowed_lateness: 1h}"
     clause = "SELECT * FROM events WATERMARK at DELAY OF INTERVAL 5 SECONDS"
     found = declared(job(tmp_path, "SELECT id FROM v", clause, said=said, views=f'{{v: "{clause}"}}'))
@@ -71,7 +71,7 @@ def test_what_the_clause_has_no_word_for_is_in_the_job_file(tmp_path: Path) -> N
 
 
 def test_a_watermark_with_a_name_is_the_first_column(tmp_path: Path) -> None:
-    """As in Spark, and windows of it are closed."""
+    """As in Spark, a named watermark expression is the first column, and windows over it are closed."""
     sql = "SELECT * FROM events WATERMARK TIMESTAMP_MILLIS(ms) AS ts DELAY OF INTERVAL 5 SECONDS AS e"
     assert plan(job(tmp_path, sql), "s0").value.names == ("ts", "id", "ms", "at", "place")
     counts = f"SELECT window.end AS e, COUNT(*) AS n FROM ({sql}) GROUP BY window(ts, '1 minute')"
@@ -92,7 +92,7 @@ def test_a_watermark_with_a_name_is_the_first_column(tmp_path: Path) -> None:
     ],
 )
 def test_a_table_may_be_called_so(tmp_path: Path, sql: str) -> None:
-    """WATERMARK is a word like any other where no time is behind it."""
+    """WATERMARK is an ordinary name if no time follows it."""
     plan(job(tmp_path, sql), "s0")
 
 
@@ -102,13 +102,13 @@ def test_a_table_may_be_called_so(tmp_path: Path, sql: str) -> None:
         (
             "events WATERMARK at DELAY OF INTERVAL 6 SECONDS",
             "{column: at, delay: 5s}",
-            "events already has another watermark, at with a delay of 5s in the job file, and all queries of a",
+            "table events already has a different watermark, at with a delay of 5s in the job file, and all queries of",
             "at",
         ),
         (
             "events WATERMARK at DELAY OF INTERVAL 1 DAY, events WATERMARK at DELAY OF INTERVAL 2 DAYS AS b",
             "",
-            "events already has another watermark, at with a delay of 1d in sinks.s0.sql",
+            "table events already has a different watermark, at with a delay of 1d in sinks.s0.sql",
             "at",
         ),
         ("events WATERMARK att DELAY OF INTERVAL 1 SECOND", "", "events has no column att; did you mean at?", "att"),
@@ -116,7 +116,7 @@ def test_a_table_may_be_called_so(tmp_path: Path, sql: str) -> None:
         (
             "events WATERMARK ms DELAY OF INTERVAL 1 SECOND",
             "",
-            "a watermark needs a TIMESTAMP, but ms is BIGINT: write TIMESTAMP_MILLIS(ms)",
+            "a watermark needs a TIMESTAMP, but ms has type BIGINT: write TIMESTAMP_MILLIS(ms)",
             "ms",
         ),
         (
@@ -133,11 +133,11 @@ def test_a_table_may_be_called_so(tmp_path: Path, sql: str) -> None:
             "",
         ),
         ("(SELECT * FROM events) WATERMARK at DELAY OF INTERVAL 1 DAY", "", "must follow the name of a table", "at"),
-        ("v WATERMARK at DELAY OF INTERVAL 1 DAY", "", "move it into the view or derived table", "at"),
+        ("v WATERMARK at DELAY OF INTERVAL 1 DAY", "", "move it to that table, inside the view or derived table", "at"),
         (
             "events WATERMARK TIMESTAMP_MILLIS(ms) DELAY OF INTERVAL 1 DAY",
             "",
-            "the time needs a name: write WATERMARK TIMESTAMP_MILLIS(ms) AS ts DELAY OF …",
+            "the time of a watermark needs a name: write WATERMARK TIMESTAMP_MILLIS(ms) AS ts DELAY OF …",
             "TIMESTAMP_MILLIS(ms",
         ),
         (
@@ -150,7 +150,7 @@ def test_a_table_may_be_called_so(tmp_path: Path, sql: str) -> None:
     ],
 )
 def test_what_is_refused(tmp_path: Path, sql: str, said: str, reason: str, marked: str) -> None:
-    """With the reason, at its place in the SQL."""
+    """An invalid clause is refused with the reason and its place in the SQL."""
     with pytest.raises(PlanError) as caught:
         plan(job(tmp_path, f"SELECT id FROM {sql}", said=said, views='{v: "SELECT * FROM events"}'), "s0")
     assert reason in str(caught.value)
@@ -160,9 +160,9 @@ def test_what_is_refused(tmp_path: Path, sql: str, said: str, reason: str, marke
 
 
 def test_another_sink_is_blamed_where_it_is_its_clause(tmp_path: Path) -> None:
-    """The place of a refusal is that of the SQL that it is about."""
+    """A conflict between two clauses is reported at the clause of the sink that causes it, not at the planned sink."""
     clause = "SELECT id FROM events WATERMARK at DELAY OF INTERVAL {} SECONDS"
     with pytest.raises(
-        PlanError, match=r"job.yaml:9: sinks.s2.sql: events already has another watermark.*sinks.s1.sql"
+        PlanError, match=r"job.yaml:9: sinks.s2.sql: table events already has a different watermark.*sinks.s1.sql"
     ):
         plan(job(tmp_path, "SELECT id FROM events", clause.format(1), clause.format(2)), "s0")

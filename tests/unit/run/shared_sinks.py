@@ -1,4 +1,4 @@
-"""Sinks over the same three tables, whose plans share operators."""
+"""Sinks over the same three tables whose plans share operators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COUNT = "SELECT c, COUNT(*) AS n FROM r GROUP BY c"
 
 
 def plans(folder: Path, *queries: str) -> list[PhysicalSink]:
-    """The plans of these queries, as sinks `s0`, `s1`, … of one job."""
+    """Return the plans of these queries as sinks `s0`, `s1`, … of one job."""
     text = TABLES + "".join(
         f"  s{number}: {{topic: s{number}, mode: retract, sql: {json.dumps(sql)}}}\n"
         for number, sql in enumerate(queries)
@@ -42,5 +42,5 @@ def plans(folder: Path, *queries: str) -> list[PhysicalSink]:
 
 
 def ways(exits: Sequence[Exit]) -> list[tuple[int, int, bool]]:
-    """Where exits lead: place and level, and whether rows stay in their shard."""
+    """Return the target, level and `stays` flag of each exit."""
     return [(way.to, way.level, way.stays) for way in exits]

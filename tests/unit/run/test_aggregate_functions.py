@@ -1,4 +1,4 @@
-"""Aggregate functions in Python: after every batch they give what the rows that are left would give."""
+"""Aggregate functions in Python: after every batch, the result is that of the remaining rows."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _job(folder: Path, sql: str, **more: Any) -> Any:
 
 
 def _changes(rng: random.Random, count: int) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Changes of a table, one after the other, each with the rows that are left then."""
+    """Yield changes of a table one by one, each with the rows that remain after it."""
     rows: dict[int, dict[str, Any]] = {}
     for _ in range(count):
         key = rng.randint(1, 12)
@@ -229,7 +229,7 @@ def _expected(sql: str, rows: list[dict[str, Any]]) -> Counter[str]:
 @pytest.mark.parametrize("sql", [GROUPED, GLOBAL, OVER])
 @pytest.mark.parametrize("size", [1, 4])
 def test_after_every_batch_it_is_what_the_rows_that_are_left_give(folder: Path, sql: str, seed: int, size: int) -> None:
-    """Random changes in batches: states, views and results follow, and nothing is left of groups that are gone."""
+    """After every batch the results equal those of the remaining rows, and empty groups have no state."""
     job = _job(folder, sql)
     sink = plan(job, "o")
     changes = list(_changes(random.Random(seed), 60))
@@ -251,7 +251,7 @@ def test_after_every_batch_it_is_what_the_rows_that_are_left_give(folder: Path, 
 
 
 def test_views_live_as_long_as_their_group(folder: Path) -> None:
-    """With a TTL a group that is written again and again keeps all of its view, and one that is not begins anew."""
+    """With a TTL, a group that is written often enough keeps its whole view, and another one starts again empty."""
     job = _job(folder, "SELECT g, middle(x) AS m FROM u GROUP BY g", ttl="10 s")
     sink = plan(job, "o")
     engine = MemoryEngine(sink)
@@ -266,7 +266,7 @@ def test_views_live_as_long_as_their_group(folder: Path) -> None:
 
 
 def test_rows_that_only_come_are_added_up_before_they_are_shuffled(folder: Path) -> None:
-    """States of two tasks are merged where the class can do that and keeps no views; the result is the same."""
+    """States of tasks are merged before the shuffle if the class has `merge` and no views, with the same result."""
     rows = [{"table": "u", "op": "+I", "row": {"g": "a", "x": number % 7}} for number in range(300)]
     sql = "SELECT g, mean_of(x) AS m, latest_of(x) AS l FROM u GROUP BY g"
     merged = "SELECT g, mean_of(x) AS m FROM u GROUP BY g"
@@ -284,7 +284,7 @@ def test_rows_that_only_come_are_added_up_before_they_are_shuffled(folder: Path)
 
 
 def test_lists_and_sets_keep_what_was_put_in(folder: Path) -> None:
-    """A list keeps equal elements, a set one of them, and both see NULLs if the job says so."""
+    """A list view keeps equal elements, a set view keeps one of them, and NULLs are passed with `called_on_null`."""
     rows = [
         {"id": 1, "g": "a", "x": 3, "s": "p"},
         {"id": 2, "g": "a", "x": None, "s": None},
@@ -300,7 +300,7 @@ def test_lists_and_sets_keep_what_was_put_in(folder: Path) -> None:
 
 
 def test_an_error_in_a_task_names_the_row_too(folder: Path) -> None:
-    """Where rows are added up before they are shuffled, what fails is found where they come together."""
+    """An error in a pre-aggregation is reported with the row on which it occurred."""
     code = (folder / "code" / "own.py").read_text()
     (folder / "code" / "own.py").write_text(
         code.replace('state["n"] += len(x)', 'state["n"] += 1 // min(x.to_pylist())')
@@ -313,7 +313,7 @@ def test_an_error_in_a_task_names_the_row_too(folder: Path) -> None:
 
 
 def test_an_error_names_the_row_and_the_line(folder: Path) -> None:
-    """Of the rows of a batch the first on which the method fails, with its place in the table, and the line of code."""
+    """The error has the method, the exception, the line of code, and the first row on which the method fails."""
     rows = [{"id": number, "g": "a", "x": 1, "s": "bad" if number == 3 else "p"} for number in range(1, 6)]
     changes = [{"table": "t", "op": "+I", "row": row} for row in rows]
 
@@ -331,20 +331,20 @@ def test_an_error_names_the_row_and_the_line(folder: Path) -> None:
     [
         ("SELECT latest_of(x) AS m FROM t", "latest_of has no method `retract`, but these rows may be retracted"),
         ("SELECT mean_of(x, x) AS m FROM t", "mean_of takes (INT), but the number of arguments is 2"),
-        ("SELECT mean_of(s) AS m FROM t", "mean_of takes INT here, but this is STRING: write a CAST"),
+        ("SELECT mean_of(s) AS m FROM t", "mean_of takes INT here, not STRING: write a CAST"),
         (
             "SELECT mean_of(DISTINCT x) AS m FROM t",
             "DISTINCT is not supported in mean_of, which reads every row",
         ),
         (
             "SELECT middle(x) OVER (PARTITION BY g ORDER BY id) AS m FROM t",
-            "MIDDLE(…) OVER (… ORDER BY …) is not supported, only over the whole partition: remove ORDER BY",
+            "MIDDLE(…) OVER is supported only over the whole partition: remove ORDER BY",
         ),
         ("SELECT id FROM t WHERE mean_of(x) > 1", "aggregate functions are not allowed in WHERE"),
     ],
 )
 def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: str) -> None:
-    """By its place in the SQL, before anything runs."""
+    """An invalid call is refused when the query is planned, with its place in the SQL."""
     with pytest.raises(PlanError) as refused:
         plan(_job(folder, sql), "o")
 
@@ -367,7 +367,7 @@ def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: 
     ],
 )
 def test_a_class_that_is_not_as_it_should_be_is_told(folder: Path, change: dict[str, Any], reason: str) -> None:
-    """What is wrong with an entry of `functions` is told with the place in the job file."""
+    """An invalid entry of `functions` is refused with its place in the job file."""
     functions = {"f": {**FUNCTIONS["middle"], **change}}
 
     with pytest.raises(JobError) as wrong:
@@ -377,8 +377,8 @@ def test_a_class_that_is_not_as_it_should_be_is_told(folder: Path, change: dict[
 
 
 def test_a_state_that_is_not_what_the_job_says_stops_it(folder: Path) -> None:
-    """The fields of a state have the types that `accumulator` gives them."""
+    """A state field with a value of another type than its `accumulator` type raises FunctionError."""
     changes = [{"table": "u", "op": "+I", "row": {"g": "a", "x": 1}}]
 
-    with pytest.raises(FunctionError, match="odd: n in its state is not BIGINT"):
+    with pytest.raises(FunctionError, match="odd: field n of the state is not BIGINT"):
         folded(folder, "SELECT odd(x) AS m FROM u", TABLES, changes, code="code", functions=FUNCTIONS)

@@ -1,4 +1,4 @@
-"""What a query counts from the start."""
+"""The initial counters of a query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.run.test_graph import COUNT, JOIN, plans
 
 
 def test_counters_that_alerts_rest_on_are_born_at_0(tmp_path: Path) -> None:
-    """For every table each reason and promise; for every operator what it may lose; for every sink what it writes."""
+    """Counters of dead letters, broken promises, unmatched retractions and written rows start at 0."""
     born = births(graph(plans(tmp_path, JOIN, COUNT)))
     assert set(born.values()) == {0}
     by_name: dict[str, list[dict[str, str]]] = {}

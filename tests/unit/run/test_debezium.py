@@ -1,4 +1,4 @@
-"""Results over Debezium's envelopes: whatever a connector sends, they are those of the table in the database."""
+"""Results over Debezium envelopes: they equal those over the table in the database."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ KeyAndValue = tuple[bytes | None, bytes | None]
 
 
 def row(number: int, k: int | None = 1, name: str | None = "a") -> dict[str, Any]:
-    """A row of the table."""
+    """Return a row of the table."""
     return {"id": number, "k": k, "name": name}
 
 
 def key(number: int) -> bytes:
-    """The key of a record."""
+    """Return the key of a record."""
     return json.dumps({"id": number}).encode()
 
 
 def history(rng: random.Random, *, truncated: bool) -> tuple[list[KeyAndValue], list[dict[str, Any]]]:
-    """Records as a connector may send them, and the rows of the table after the last one.
+    """Return records as a connector may send them, and the rows of the table after the last record.
 
-    Rows change their primary keys, and snapshots are taken again; the table may be `truncated`.
+    Rows change their primary keys, and snapshots are repeated. If `truncated`, the table may be truncated.
     """
     rows: dict[int, dict[str, Any]] = {}
     records: list[KeyAndValue] = []
@@ -90,7 +90,7 @@ SETTINGS: list[Mapping[str, Any]] = [{}, {"exact": True}, {"on_truncate": "empty
 def test_results_are_those_of_the_table(
     sql: str, sink: Mapping[str, Any], settings: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    """Whatever a connector sends and however it is cut into batches, nothing is doubled and nothing stays."""
+    """For all histories and batch sizes, the result equals that of the table's rows, without dead letters."""
     for seed in seeds():
         records, rows = history(random.Random(f"{sql} {seed}"), truncated="on_truncate" in settings)
         append = {"t": {"mode": "append", "columns": COLUMNS}}
@@ -104,7 +104,7 @@ def test_results_are_those_of_the_table(
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_an_update_of_the_primary_key_retracts_the_old_row(tmp_path: Path, *, exact: bool) -> None:
-    """Row 1 becomes row 2; of the old row only the key need be known."""
+    """An update of the primary key retracts the old row, of which only the key is needed unless the table is exact."""
     job = DebeziumJob(tmp_path, "SELECT id, k FROM t", {**TABLE, "exact": exact}, **KEYED)
     job.batch((key(1), envelope("c", None, row(1))))
     job.batch((key(2), envelope("u", row(1) if exact else {"id": 1}, row(2))))
@@ -112,7 +112,7 @@ def test_an_update_of_the_primary_key_retracts_the_old_row(tmp_path: Path, *, ex
 
 
 def test_a_second_snapshot_of_an_exact_table_changes_what_differs(tmp_path: Path) -> None:
-    """Rows that are there are not counted again, and a row that the connector has missed a change of is corrected."""
+    """A repeated snapshot counts no row twice, and corrects a row whose change the connector missed."""
     job = DebeziumJob(tmp_path, "SELECT COUNT(*) AS n, SUM(k) AS s FROM t", {**TABLE, "exact": True})
     for _ in range(2):
         job.batch(*((key(number), envelope("r", None, row(number, 5))) for number in (1, 2, 3)))
@@ -125,7 +125,7 @@ def test_a_second_snapshot_of_an_exact_table_changes_what_differs(tmp_path: Path
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_truncation_empties_the_table(size: int, tmp_path: Path, *, exact: bool) -> None:
-    """The rows before it are gone, in the same batch too; those after it are there. A TTL changes nothing of that."""
+    """A truncation removes all rows before it, even of the same batch, and none after it, with any `on_expire`."""
     settings = {**TABLE, "exact": exact, "on_truncate": "empty", "ttl": "1d"}
     records = [
         (key(1), envelope("c", None, row(1))),
@@ -143,7 +143,7 @@ def test_a_truncation_empties_the_table(size: int, tmp_path: Path, *, exact: boo
 
 
 def test_a_truncation_is_refused_unless_the_table_is_to_be_emptied(tmp_path: Path) -> None:
-    """The rows stay, and the dead letter says which setting empties the table."""
+    """Without `on_truncate: empty` the rows stay, and the dead letter names the setting."""
     job = DebeziumJob(tmp_path, "SELECT id, k FROM t", TABLE)
     job.batch((key(1), envelope("c", None, row(1))), (None, envelope("t")))
     assert job.rows == [{"id": 1, "k": 1}]
@@ -153,7 +153,7 @@ def test_a_truncation_is_refused_unless_the_table_is_to_be_emptied(tmp_path: Pat
 
 
 def test_a_table_that_may_be_emptied_has_no_versions(tmp_path: Path) -> None:
-    """A truncation does not say when they end, so such a join is refused."""
+    """A versioned join with a table that has `on_truncate: empty` is refused, because a truncation has no time."""
     timed = {"columns": {**COLUMNS, "at": "TIMESTAMP NOT NULL"}, "primary_key": "id", "watermark": "at"}
     sql = "SELECT a.id FROM t a JOIN t FOR SYSTEM_TIME AS OF a.at AS b ON a.k = b.id"
     with pytest.raises(PlanError, match="a time of the row cannot read a table with `on_truncate: empty`"):
@@ -169,7 +169,7 @@ NAN = GOOD | {"amount": "NAN", "name": "b"}
 
 
 def value(mode: str, op: str, before: Any, after: Any) -> bytes:
-    """A record of a table of this mode."""
+    """Return a record of a table with this mode."""
     return envelope(op, before, after) if mode == "debezium" else json.dumps(after).encode()
 
 
@@ -181,7 +181,7 @@ def value(mode: str, op: str, before: Any, after: Any) -> bytes:
 def test_a_bad_update_does_to_its_row_what_the_table_says(
     size: int, policy: str, rows: list[Any], mode: str, tmp_path: Path
 ) -> None:
-    """Keep it, retract it, or NULL in the bad column; the update is a dead letter, and a later one is taken."""
+    """`on_bad_update` keeps the row, retracts it or sets the bad column to NULL, and the update is a dead letter."""
     settings = {**AMOUNTS, "mode": mode, "on_bad_update": policy}
     job = DebeziumJob(tmp_path, "SELECT * FROM t", settings)
     records = [(key(1), value(mode, "c", None, GOOD)), (key(1), value(mode, "u", GOOD, NAN))]
@@ -196,7 +196,7 @@ def test_a_bad_update_does_to_its_row_what_the_table_says(
 @pytest.mark.parametrize("mode", ["debezium", "upsert"])
 @pytest.mark.parametrize("policy", ["retract", "null"])
 def test_a_bad_update_that_has_no_row_at_all(policy: str, mode: str, tmp_path: Path) -> None:
-    """Its key is that of the record, by which the row is retracted; a NULL is of no use there."""
+    """With `retract`, an unreadable update deletes the row of the record's key; with `null`, the row stays."""
     job = DebeziumJob(tmp_path, "SELECT id FROM t", {**AMOUNTS, "mode": mode, "on_bad_update": policy})
     two = GOOD | {"id": 2}
     job.batch((key(1), value(mode, "c", None, GOOD)), (key(2), value(mode, "c", None, two)), (key(1), b"{"))
@@ -207,21 +207,21 @@ def test_a_bad_update_that_has_no_row_at_all(policy: str, mode: str, tmp_path: P
 
 @pytest.mark.parametrize("policy", ["retract", "null"])
 def test_a_bad_update_of_the_primary_key(policy: str, tmp_path: Path) -> None:
-    """The row of the old key goes in any case."""
+    """An invalid update that changes the primary key retracts the row of the old key."""
     job = DebeziumJob(tmp_path, "SELECT id, amount FROM t", {**AMOUNTS, "on_bad_update": policy})
     job.batch((key(1), envelope("c", None, GOOD)), (key(2), envelope("u", GOOD, NAN | {"id": 2})))
     assert job.rows == ([] if policy == "retract" else [{"id": 2, "amount": None}])
 
 
 def test_a_column_that_may_not_be_null_keeps_the_row(tmp_path: Path) -> None:
-    """NULL is no value of it."""
+    """With `on_bad_update: null`, a bad value in a NOT NULL column leaves the row unchanged."""
     job = DebeziumJob(tmp_path, "SELECT id, n FROM t", {**AMOUNTS, "on_bad_update": "null"})
     job.batch((key(1), envelope("c", None, GOOD)), (key(1), envelope("u", GOOD, GOOD | {"n": "?"})))
     assert job.rows == [{"id": 1, "n": 1}]
 
 
 def test_an_unavailable_value_is_null_where_the_table_says_so(tmp_path: Path) -> None:
-    """As any other value that cannot be read."""
+    """With `on_bad_update: null`, Debezium's placeholder for an unavailable value becomes NULL."""
     job = DebeziumJob(tmp_path, "SELECT id, name FROM t", {**AMOUNTS, "on_bad_update": None})
     toast = GOOD | {"name": "__debezium_unavailable_value"}
     job.batch((key(1), envelope("c", None, GOOD)), (key(1), envelope("u", GOOD, toast)))

@@ -1,4 +1,4 @@
-"""The times of deletes by key: those of a table that is read in pieces."""
+"""The times of deletes by key: they do not depend on how a table is divided into pieces."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rowkind.service.query.trial import read
 from tests.clocked import job_of
 
 TIMES = ("2026-01-03", None, "2026-01-02", None, "2026-01-07", None, "1969-12-30", None)
-"""Those of rows; a delete where there is none."""
+"""The times of rows; None stands for a delete."""
 
 
 def scan_and_rows(folder: Path, type_: str, *, left: str = "") -> tuple[GraphScan, Rows]:
-    """The scan of a table with versions, and its rows."""
+    """Return the scan of a versioned table and its rows."""
     job = job_of(
         folder,
         "job: j\ntables:\n"
@@ -48,7 +48,7 @@ WATERMARK = "watermark: {column: ts, delay: 0s},"
 
 @pytest.mark.parametrize("type_", ["TIMESTAMP NOT NULL", "TIMESTAMP", "TIMESTAMP_NTZ"])
 def test_a_delete_has_the_watermark_where_it_stands(tmp_path: Path, type_: str) -> None:
-    """That of the rows before it, also of those in earlier pieces."""
+    """A delete gets the watermark of the rows before it, including those of earlier pieces."""
     scan, rows = scan_and_rows(tmp_path, type_, left=WATERMARK)
     watermark, record = scan.scan.source.watermark, scan.scan.calc.input
     assert watermark is not None
@@ -63,7 +63,7 @@ def test_a_delete_has_the_watermark_where_it_stands(tmp_path: Path, type_: str) 
 
 
 def test_nothing_is_timed_where_no_watermark_passes(tmp_path: Path) -> None:
-    """Without a watermark on the left side, deletes by key end versions where they begin."""
+    """Without a watermark on the left side, deletes by key get no time."""
     scan, rows = scan_and_rows(tmp_path, "TIMESTAMP NOT NULL")
     assert scan.delete_time is None
     assert with_delete_times(scan, rows, {}).payload.equals(rows.payload)

@@ -1,4 +1,4 @@
-"""Values at the ends of their types through whole queries: the same result, or the same error, for every cut."""
+"""Values at the limits of their types in complete queries: all batch sizes give the same result or the same error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.trying import Change, folded
 
 SEED = 11
 _FIRST, _LAST = "-290308-12-21T19:59:05.224192Z", "+294247-01-10T04:00:54.775807Z"
-# PostgreSQL's infinity and -infinity as Debezium has them.
+# PostgreSQL's infinity and -infinity in Debezium's form.
 _INFINITE, _LEAST = "+294247-01-10T04:00:25.200Z", "-290308-12-21T19:59:27.600Z"
 _NEAR = ("+294247-01-09T00:00:00Z", "-290308-12-24T00:00:00Z", "+10000-01-01T00:00:00Z", "0000-12-31T23:59:59.999Z")
 _FAR = (_FIRST, _LEAST, _INFINITE, _LAST)
@@ -50,7 +50,7 @@ _OTHERS = {
 
 
 def _outcomes(folder: Path, sql: str, table: Mapping[str, Any], changes: Sequence[Change], **settings: Any) -> set[str]:
-    """What each cut into batches comes to: the rows that are left, or the class of the error."""
+    """Return the outcome for each batch size: the remaining rows, or the class and exit code of the error."""
     found = set()
     for rows in {1, len(changes)}:
         try:
@@ -67,7 +67,7 @@ def _inserts(*times: str) -> list[Change]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("window", _WINDOWS)
 def test_a_row_whose_window_leaves_the_times_is_an_error_of_it(tmp_path: Path, window: str) -> None:
-    """Also where the query does not read the window's end; with `on_error` the other rows stay, whatever the cut."""
+    """A row whose window is out of range is an error, even if the window is unused; `on_error` keeps the others."""
     letters = {"on_error": "dead_letter", "dead_letters": {"topic": "letters"}}
     alone = _outcomes(tmp_path, _WINDOWS[window], _TABLE, _inserts("2026-01-01T00:00:00Z"))
     for far in some([_INFINITE, _FIRST, _LEAST, _LAST]):
@@ -80,7 +80,7 @@ def test_a_row_whose_window_leaves_the_times_is_an_error_of_it(tmp_path: Path, w
 
 @pytest.mark.parametrize("window", _WINDOWS)
 def test_a_row_that_a_filter_takes_out_is_in_no_window(tmp_path: Path, window: str) -> None:
-    """WHERE guards what is computed behind it, also where windows would leave the times."""
+    """A row that WHERE removes is in no window, even if its window would be out of range."""
     sql = _WINDOWS[window].replace("FROM t ", "FROM f ").replace("TABLE t", "TABLE f")
     sql = f"WITH f AS (SELECT * FROM t WHERE ts BETWEEN TIMESTAMP '1000-01-01' AND TIMESTAMP '9000-01-01') {sql}"
     changes = _inserts("2026-01-01T00:00:00Z", *_FAR)
@@ -92,7 +92,7 @@ def test_a_row_that_a_filter_takes_out_is_in_no_window(tmp_path: Path, window: s
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", _OTHERS)
 def test_far_times_go_through_queries_unharmed(tmp_path: Path, kind: str) -> None:
-    """Times are compared, ordered and handed on up to the last one, and come out as they went in."""
+    """Times up to the limits of the type are compared, ordered and emitted unchanged."""
     sql, count = _OTHERS[kind]
     for far in (*some(_FAR), *some(_NEAR)):
         changes = _inserts("2026-01-01T00:00:00Z", far)
@@ -116,16 +116,16 @@ def test_far_times_go_through_queries_unharmed(tmp_path: Path, kind: str) -> Non
     ],
 )
 def test_now_is_compared_with_every_time(tmp_path: Path, condition: str, early: bool, late: bool) -> None:
-    """A condition on NOW() computes no time that the query does not compute."""
+    """A condition on NOW() does not fail for times near the limits of the type."""
     for far, holds in ((_LEAST, early), (_INFINITE, late)):
         if far == _LEAST and ("CURRENT_DATE" in condition or "DAY AND" in condition):
-            continue  # It is in no day that can be computed with.
+            continue  # No date can be computed from it.
         (found,) = _outcomes(tmp_path, f"SELECT id FROM t WHERE {condition}", _TABLE, _inserts(far))
         assert found == ("[\"{'id': 1}\"]" if holds else "[]"), far
 
 
 def test_a_very_early_time_moves_no_watermark(tmp_path: Path) -> None:
-    """The delay is taken off it without becoming a late time, after which all rows would be late."""
+    """A time near the lower limit, less the delay, does not overflow, so that the watermark does not move."""
     sql = "SELECT COUNT(*) AS c FROM (SELECT * FROM t WHERE ts > TIMESTAMP '2000-01-01') GROUP BY window(ts, '1 hour')"
     changes = _inserts(_FIRST, _LEAST, "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z")
 
@@ -157,7 +157,7 @@ _FOUND_BY_CONTENT = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", _FOUND_BY_CONTENT)
 def test_a_retraction_finds_a_row_that_sql_calls_equal(tmp_path: Path, kind: str) -> None:
-    """Of rows that are taken back in another form nothing is left; of the others what was sent."""
+    """A retraction removes an equal row in another representation, and the remaining rows are as they were sent."""
     print(f"seed {SEED}")
     dice = random.Random(SEED)
 
@@ -176,7 +176,7 @@ def test_a_retraction_finds_a_row_that_sql_calls_equal(tmp_path: Path, kind: str
 
 
 def test_null_rows_stay_null_beside_a_far_time(tmp_path: Path) -> None:
-    """A time that a stand-in is computed for changes no other row of its batch."""
+    """A time that is out of range for an expression does not change the other rows of its batch."""
     table = {"mode": "append", "columns": {"id": "INT", "ts": "TIMESTAMP"}}
     changes = _inserts(_FIRST, "2026-01-01T00:00:00Z")
     changes.append({"table": "t", "op": "+I", "row": {"id": 3, "ts": None}})
@@ -189,7 +189,7 @@ def test_null_rows_stay_null_beside_a_far_time(tmp_path: Path) -> None:
 
 
 def test_a_computed_value_that_may_not_be_null_is_a_dead_letter(tmp_path: Path) -> None:
-    """With `on_error: null` a window that leaves the times cannot be NULL, as rows without a time are filtered out."""
+    """With `on_error: null`, a row whose window is out of range is still a dead letter, as a window cannot be NULL."""
     table = {"mode": "append", "columns": {"id": "INT", "ts": "TIMESTAMP"}}
     letters = {"on_error": "null", "dead_letters": {"topic": "letters"}}
 
@@ -211,7 +211,7 @@ _CONDITIONS = {
 
 @pytest.mark.parametrize("operator", _CONDITIONS)
 def test_a_condition_inside_an_operator_names_the_row_on_which_it_fails(tmp_path: Path, operator: str) -> None:
-    """The message has the operator, the table, the change, the expression and what to do; `on_error` goes on."""
+    """The error names the operator, the expression, the change and the setting; with `on_error` the query goes on."""
     columns = {"id": "INT NOT NULL", "k": "INT NOT NULL", "v": "BIGINT NOT NULL", "ts": "TIMESTAMP NOT NULL"}
     table = {"mode": "append", "columns": columns, "watermark": {"column": "ts", "delay": "0s"}}
     values = (7, 8, 2**63 - 1, 9)

@@ -1,4 +1,4 @@
-"""What a function of a job gives for each type: the values that the type has exactly, and no others."""
+"""Results of a job's Python functions: only values that the declared type represents exactly are accepted."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _REFUSED: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("type_", "given"), _TAKEN)
 def test_values_of_the_type_are_taken(type_: str, given: Any) -> None:
-    """Also as other kinds of numbers, where these are the same."""
+    """Values of the type are accepted, also as another numeric type if they are equal."""
     found = checked(given, Type.of(type_), len(given))
 
     assert found.type == Type.of(type_).arrow
@@ -86,6 +86,6 @@ def test_values_of_the_type_are_taken(type_: str, given: Any) -> None:
 
 @pytest.mark.parametrize(("type_", "given"), _REFUSED)
 def test_a_value_that_the_type_does_not_have_exactly_is_a_misfit(type_: str, given: Any) -> None:
-    """Nothing is cut off, rounded to other digits or left out."""
+    """Values that would be truncated, rounded or dropped are refused."""
     with pytest.raises(MisfitError, match="which is not an array of"):
         checked(given, Type.of(type_), len(given))

@@ -1,4 +1,4 @@
-"""What a pod of an executor runs, and where the API server is that is asked for one."""
+"""The command of an executor pod, and the address of the Kubernetes API server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowkind.service.spark.errors import SparkStartError
 from rowkind.service.spark.executor import told
 from rowkind.service.spark.kubernetes import address
 
-# As Spark 4.3 has it for a pod.
+# The environment that Spark 4.3 gives a pod.
 _POD = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver:7078",
     "SPARK_EXECUTOR_ID": "3",
@@ -34,7 +34,7 @@ def _java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_executor_is_what_spark_asks_for(tmp_path: Path) -> None:
-    """Options in their order, before the main class; its arguments after it."""
+    """The JVM options come in their order before the main class, and the executor's arguments after it."""
     command = told(_POD, "/scratch")
     at = command.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")
     assert command[0] == str(tmp_path / "bin" / "java")
@@ -49,7 +49,7 @@ def test_an_executor_is_what_spark_asks_for(tmp_path: Path) -> None:
 
 
 def test_nobody_else_is_an_executor() -> None:
-    """Who calls the command by hand learns what it is for."""
+    """Without Spark's environment, the error says that only Spark starts executors."""
     with pytest.raises(SparkStartError, match="SPARK_DRIVER_URL is not set: only Spark itself starts executors"):
         told({}, ".")
 
@@ -64,5 +64,5 @@ def test_nobody_else_is_an_executor() -> None:
     ],
 )
 def test_the_api_server_is_where_spark_would_look_for_it(master: str, expected: str) -> None:
-    """HTTPS unless it says otherwise, and the usual ports."""
+    """The API server is reached over HTTPS unless the master says HTTP, at the default port if none is given."""
     assert address(master) == expected

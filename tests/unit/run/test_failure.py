@@ -1,4 +1,4 @@
-"""Why a query has ended: an exception that the code does not foresee is told as the bug that it is."""
+"""The cause of a query's end: an unexpected exception is reported as a bug."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SQLSTATE: XXKST"""
 
 
 def _raised() -> str:
-    """The traceback of a row inside the query that cannot be read."""
+    """Return the traceback of an unreadable row inside the query."""
     try:
         read(Record.of({"id": "INT NOT NULL"}), binary([b""]))
     except AssertionError:
@@ -30,7 +30,7 @@ def _raised() -> str:
 
 
 def test_an_exception_that_nobody_foresees_is_a_bug() -> None:
-    """The message has the exception, its place and what to do; the query is not started again, and the code is 4."""
+    """An unexpected exception has exit code 4, its place and the next step in the message, and stops the query."""
     error = StreamingQueryException(SPARK.format(_raised()))
 
     failure = failed("main", "checkpoint", error)
@@ -45,7 +45,7 @@ def test_an_exception_that_nobody_foresees_is_a_bug() -> None:
 
 @pytest.mark.parametrize("raised", ["EOFError", "ConnectionResetError: [Errno 104] Connection reset by peer"])
 def test_what_is_lost_is_no_bug(raised: str) -> None:
-    """A worker whose socket is gone says nothing about this code: the query is started again."""
+    """A lost connection to a worker is not a bug, and the query is restarted."""
     said = _raised().replace(_raised().splitlines()[-1], raised)
     error = StreamingQueryException(SPARK.format(said))
 

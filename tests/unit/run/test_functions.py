@@ -1,4 +1,4 @@
-"""Functions in Python that a job brings with it: what they compute, what they are held to, and how they fail."""
+"""Python functions of a job: their results, the checks on them, and their errors."""
 
 from __future__ import annotations
 
@@ -154,12 +154,12 @@ def _rows(folder: Path, sql: str, **settings: Any) -> list[list[Any]]:
     ],
 )
 def test_a_function_stands_wherever_a_value_may(folder: Path, sql: str, expected: list[list[Any]]) -> None:
-    """In columns, conditions, keys, groups, arguments of other functions and behind LATERAL; NULL as the job says."""
+    """A function can be used in columns, conditions, keys, groups, arguments and LATERAL, with its NULL rule."""
     assert _rows(folder, sql) == expected
 
 
 def test_what_a_function_made_is_taken_back_with_its_row(folder: Path) -> None:
-    """A deletion goes through the functions as the row did before."""
+    """A deletion passes through the functions as its row did."""
     gone = [{"table": "t", "op": "-D", "row": row} for row in ROWS]
     sql = "SELECT w, SUM(times(l, a)) AS n FROM t, LATERAL words(s) AS x(w, l) GROUP BY w"
 
@@ -192,7 +192,7 @@ def test_what_a_function_made_is_taken_back_with_its_row(folder: Path) -> None:
     ],
 )
 def test_a_function_that_is_not_as_the_job_says_stops_it(folder: Path, call: str, reason: str) -> None:
-    """A result of another length or type is nobody's row's fault, whatever `on_error` says."""
+    """A result of the wrong length or type stops the job, regardless of `on_error`."""
     more = {"on_error": "null", "dead_letters": {"topic": "dead"}}
 
     with pytest.raises(FunctionError) as wrong:
@@ -218,7 +218,7 @@ def test_a_function_that_is_not_as_the_job_says_stops_it(folder: Path, call: str
     ],
 )
 def test_an_error_names_the_row_and_the_line_of_python(folder: Path, call: str, row: int, reason: str) -> None:
-    """Where a function fails on a row of a batch, the row is found, and told with the line of code."""
+    """If a function fails on a batch, the error has the row and the line of code."""
     with pytest.raises(ExpressionError) as wrong:
         folded(
             folder, f"SELECT id, {call} AS x FROM t", TABLES, CHANGES, batch_rows=3, code="code", functions=FUNCTIONS
@@ -229,7 +229,7 @@ def test_an_error_names_the_row_and_the_line_of_python(folder: Path, call: str, 
 
 
 def test_a_row_on_which_a_function_fails_can_be_left_out_or_null(folder: Path) -> None:
-    """The policies for expressions hold for functions too."""
+    """`on_error` applies to functions: the value is NULL, or the row is dropped as a dead letter."""
     dead = {"dead_letters": {"topic": "dead"}}
 
     assert _rows(folder, "SELECT id, inverse(a - 4) AS x FROM t", on_error="null", **dead) == [
@@ -255,7 +255,7 @@ def test_a_row_on_which_a_function_fails_can_be_left_out_or_null(folder: Path) -
 def test_a_row_on_which_a_table_function_fails_has_no_rows(
     folder: Path, on_error: str, view: str, expected: list[list[Any]]
 ) -> None:
-    """As the job says, the row is left out and told, or what the function gives for it is NULL."""
+    """If a table function fails on a row, it returns no rows for it, or the row is dropped as a dead letter."""
     sql = f"SELECT id, w FROM t {view} picky(s) x AS w, l"
     assert _rows(folder, sql, on_error=on_error, dead_letters={"topic": "dead"}) == expected
 
@@ -270,13 +270,13 @@ def test_a_row_on_which_a_table_function_fails_has_no_rows(
         ("SELECT x.a FROM u x JOIN u y ON x.a = y.a AND luck(x.a, y.a) > 1", "a join computes it again"),
         ("SELECT x.a FROM u x JOIN u y ON x.a = y.a WHERE luck(x.a, 1) > 1", "a join computes it again"),
         ("SELECT times(a) AS x FROM t", "times takes (DOUBLE, DOUBLE), but the number of arguments is 1"),
-        ("SELECT times(s, 1) AS x FROM t", "times takes DOUBLE here, but this is STRING: write a CAST"),
+        ("SELECT times(s, 1) AS x FROM t", "times takes DOUBLE here, not STRING: write a CAST"),
         ("SELECT upper(words(s)) AS x FROM t", "words is a table function, which returns rows"),
         ("SELECT t.id FROM t, LATERAL times(a, d) AS x", "the table function TIMES is unknown"),
     ],
 )
 def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: str) -> None:
-    """By its place in the SQL, before anything runs."""
+    """An invalid call is refused when the query is planned, with its place in the SQL."""
     with pytest.raises(PlanError) as refused:
         _rows(folder, sql)
 
@@ -308,7 +308,7 @@ def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: 
     ],
 )
 def test_a_function_that_is_not_there_is_told_with_its_line(folder: Path, function: Any, reason: str) -> None:
-    """What is wrong with an entry of `functions` is told with the place in the job file."""
+    """An invalid entry of `functions` is refused with its place in the job file."""
     (folder / "code" / "broken.py").write_text("\n1 / 0\n")
 
     with pytest.raises(JobError) as wrong:
@@ -319,13 +319,13 @@ def test_a_function_that_is_not_there_is_told_with_its_line(folder: Path, functi
 
 
 def test_a_function_cannot_be_called_like_one_of_sql(folder: Path) -> None:
-    """A call of UPPER must not mean another thing in each job."""
+    """A function cannot have the name of an SQL function."""
     with pytest.raises(JobError, match="UPPER is the name of an SQL function: give your function another name"):
         _rows(folder, "SELECT id FROM t", functions={"upper": {"python": "own:one", **NUMBER}})
 
 
 def test_changed_code_is_seen_and_tells_in_the_fingerprint(folder: Path) -> None:
-    """The next plan runs the new code, and its state is not that of the old one, unless a version stands for both."""
+    """Changed code is used by the next plan and changes the fingerprint, unless the `version` is the same."""
     sql = "SELECT id, one(id) AS x FROM t"
     plans = {}
     for version in (None, "1"):

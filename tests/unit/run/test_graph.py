@@ -1,4 +1,4 @@
-"""What sinks share, which operators run together and what reaches them, and what a checkpoint remembers of that."""
+"""The graph of a job: shared operators, levels, exits, and table scans."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.unit.run.shared_sinks import COUNT, JOIN, SAME_JOIN, plans, ways
 
 
 def names(whole: Graph) -> list[str]:
-    """What the operators are called."""
+    """Return the names of the operators."""
     return [each.node.node for each in whole.operators]
 
 
 def test_fused_operators_share_a_level_and_a_shuffle_begins_the_next() -> None:
-    """The plan of every operator, in which one normalize is there twice: each is behind those that feed it."""
+    """Fused operators are in the level of their consumer, after their inputs, and a shuffle begins the next level."""
     whole = graph([everything()])
     found = {each.node.node: (each.level, ways(each.exits)) for each in whole.operators}
     place = {name: number for number, name in enumerate(names(whole))}
@@ -47,7 +47,7 @@ def test_fused_operators_share_a_level_and_a_shuffle_begins_the_next() -> None:
 
 
 def test_without_fused_operators_each_lies_deeper_than_what_feeds_it() -> None:
-    """The same plan with a shuffle before every operator."""
+    """With a shuffle before every operator, each operator is in a later level than its inputs."""
     whole = graph([everything(fused=False)])
     level = dict(enumerate(each.level for each in whole.operators))
 
@@ -58,7 +58,7 @@ def test_without_fused_operators_each_lies_deeper_than_what_feeds_it() -> None:
 
 
 def test_what_is_fused_to_a_deeper_consumer_stays_in_its_shard_all_the_way(tmp_path: Path) -> None:
-    """An aggregate that comes partitioned as a join wants it waits there for the other side, which is deeper."""
+    """An operator that is fused to a consumer in a later level passes its rows there without a shuffle."""
     sql = (
         "SELECT x.b, x.m, y.n FROM (SELECT b, COUNT(*) AS m FROM r GROUP BY b) x "
         "JOIN (SELECT MAX(c) AS b, COUNT(*) AS n FROM (SELECT c, d FROM r GROUP BY c, d) GROUP BY c) y ON x.b = y.b"
@@ -72,7 +72,7 @@ def test_what_is_fused_to_a_deeper_consumer_stays_in_its_shard_all_the_way(tmp_p
 
 
 def test_a_table_is_read_once_with_all_columns_that_somebody_reads(tmp_path: Path) -> None:
-    """Two sinks and two scans in one of them: one scan with the union of columns in the table's order, four exits."""
+    """Two sinks with three scans of a table share one scan with the union of the columns in the table's order."""
     both = plans(tmp_path, "SELECT d, b FROM r WHERE b > 0", "SELECT x.b, y.b AS z FROM r x JOIN r y ON x.c = y.c")
     whole = graph(both)
     (table,) = whole.scans
@@ -84,7 +84,7 @@ def test_a_table_is_read_once_with_all_columns_that_somebody_reads(tmp_path: Pat
 
 
 def test_what_two_sinks_compute_alike_is_one_operator_with_an_exit_for_each(tmp_path: Path) -> None:
-    """Whatever tables and columns are called, and whatever is made of the rows behind it."""
+    """Operators that compute the same are shared, regardless of names and of the expressions over their rows."""
     first, second = plans(tmp_path, JOIN, SAME_JOIN)
     whole = graph([first, second])
 
@@ -96,7 +96,7 @@ def test_what_two_sinks_compute_alike_is_one_operator_with_an_exit_for_each(tmp_
 
 
 def test_equal_operators_of_one_plan_are_one(tmp_path: Path) -> None:
-    """The two sides of a self join come out of one normalize, each by its exit and on its side."""
+    """Both sides of a self join come from one normalize, by two exits."""
     whole = graph(plans(tmp_path, "SELECT x.n, y.n AS m FROM u x JOIN u y ON x.a = y.a"))
 
     assert names(whole) == ["normalize_1", "join_1"]
@@ -119,7 +119,7 @@ def test_equal_operators_of_one_plan_are_one(tmp_path: Path) -> None:
     ids=["kind", "key", "condition", "filter below", "table", "columns"],
 )
 def test_what_is_computed_otherwise_is_another_operator(tmp_path: Path, other: str) -> None:
-    """Also where only a column more is kept."""
+    """Operators that differ in one part are not shared, even if only one more column is stored."""
     whole = graph(plans(tmp_path, JOIN, other))
     joins = [each for each in whole.operators if isinstance(each.node, PhysicalJoin)]
 
@@ -137,7 +137,7 @@ def test_what_is_computed_otherwise_is_another_operator(tmp_path: Path, other: s
     ],
 )
 def test_texts_that_look_like_names_are_texts(tmp_path: Path, one: str, other: str, same: bool) -> None:
-    """Only names of columns are taken for their places, not what stands between quotes."""
+    """Only column names are replaced with positions; text literals that look like names are not."""
     text = "SELECT {0}.k, y.b FROM u AS {0} JOIN r AS y ON {0}.a = y.b AND {0}.n || y.d <> {1}"
     whole = graph(plans(tmp_path, text.format("u", one), text.format("x", other)))
 
@@ -145,7 +145,7 @@ def test_texts_that_look_like_names_are_texts(tmp_path: Path, one: str, other: s
 
 
 def _filtered(*names: str) -> PhysicalSink:
-    """A count of the rows where the column is true that is called `paid`: the first or the second of two."""
+    """Return a count filtered by the column `paid`, which is the first or the second of two columns."""
     said = Expression('"amount" > 1', Type.of("BOOLEAN"), ("amount",), "amount > 1")
     none = Expression('"amount" IS NULL', Type.of("BOOLEAN"), ("amount",), "amount IS NULL")
     calc = select(ORDERS, (names[0], said), (names[1], none), key=Key(), nets=True)
@@ -156,7 +156,7 @@ def _filtered(*names: str) -> PhysicalSink:
 
 
 def test_the_filter_of_a_call_is_a_column_like_any_other() -> None:
-    """It counts by its place: what is called the same elsewhere is another one."""
+    """A call's filter is compared by its column's position and not by its name."""
     first, second = _filtered("paid", "other"), _filtered("other", "paid")
     third = _filtered("paid", "another")
 
@@ -165,7 +165,7 @@ def test_the_filter_of_a_call_is_a_column_like_any_other() -> None:
 
 
 def test_only_what_comes_out_of_the_last_level_is_shuffled_before_it_is_written(tmp_path: Path) -> None:
-    """Rows for a sink that come from further up have been shuffled on their way, where they had to be."""
+    """Only rows from the last level are shuffled before the sink; rows of earlier levels are shuffled on their way."""
     counted, passed = plans(tmp_path, COUNT, "SELECT b FROM r")
     shuffled = replace(passed, exchange=True)
     deep, above = everything(), replace(counted, exchange=True)
@@ -181,7 +181,7 @@ def test_only_what_comes_out_of_the_last_level_is_shuffled_before_it_is_written(
 
 
 def test_what_a_task_has_read_of_a_key_is_not_netted_for_a_topic(tmp_path: Path) -> None:
-    """Only the last change of an upsert table's key is; an operator nets, as it has all changes of a key in a batch."""
+    """Changes of a key are netted for a topic only after an operator, as a task may have read only some of them."""
     text = """
 job: netted
 tables:
@@ -202,7 +202,7 @@ sinks:
 
 
 def test_a_sink_has_a_place_behind_all_operators(tmp_path: Path) -> None:
-    """In the order in which they were given; what reads no operator has its rows from the scan."""
+    """Sinks come after all operators in the given order, and a sink without operators gets its rows from the scan."""
     whole = graph(plans(tmp_path, JOIN, "SELECT b FROM r WHERE c = 1", COUNT))
 
     assert [whole.place(name) for name in ("s0", "s1", "s2")] == [3, 4, 5]

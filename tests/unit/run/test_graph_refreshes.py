@@ -1,4 +1,4 @@
-"""Which operators and exits of a graph pass TTL refreshes on."""
+"""TTL refreshes: the operators and exits of a graph that pass them on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.run.shared_sinks import JOIN, plans
 
 
 def with_a_ttl(sink: PhysicalSink) -> PhysicalSink:
-    """The plan of `JOIN` in which the join, and nobody else, forgets rows of `u` after ten seconds."""
+    """Return the plan of `JOIN` in which the join's left input has a TTL of 10 s, and no other input has one."""
     join = sink.input
     assert isinstance(join, PhysicalJoin)
     normalize = join.left
@@ -33,7 +33,7 @@ def with_a_ttl(sink: PhysicalSink) -> PhysicalSink:
 
 @pytest.mark.parametrize("turned", [False, True], ids=["with a TTL last", "with a TTL first"])
 def test_an_operator_refreshes_if_one_of_its_consumers_wants_it(tmp_path: Path, turned: bool) -> None:
-    """It says what was written again, and so does what comes to it; only exits that want to know let that out."""
+    """A shared operator passes refreshes on if one of its consumers needs them, but only to that consumer."""
     plain, other = plans(tmp_path, JOIN, JOIN)
     sinks = [plain, with_a_ttl(other)]
     assert not any(each.refreshes for each in graph([plain]).operators)
@@ -69,7 +69,7 @@ def test_an_operator_refreshes_if_one_of_its_consumers_wants_it(tmp_path: Path, 
 
 
 def test_an_input_of_a_shared_operator_refreshes_however_far_down_it_is(tmp_path: Path) -> None:
-    """A second plan that wants it finds the operators of the first, and all on the way are told."""
+    """If a second plan needs refreshes, all shared operators on their way pass them on."""
     (sink,) = plans(tmp_path, JOIN)
     join = sink.input
     assert isinstance(join, PhysicalJoin)

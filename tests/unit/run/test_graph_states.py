@@ -1,4 +1,4 @@
-"""How the states of a graph are named, and what a checkpoint remembers of plans."""
+"""The names of a graph's states, and the description of plans in a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.run.shared_sinks import COUNT, JOIN, SAME_JOIN, plans
 
 
 def test_an_operator_with_another_ttl_is_another_one_with_state_of_its_own(tmp_path: Path) -> None:
-    """Both keep their state under names of their own, and that of the first is the same with any TTL."""
+    """Operators that differ only in their TTL have separate states; the name of the first one's ignores the TTL."""
     (plain,) = plans(tmp_path, COUNT)
     hinted = "SELECT /*+ STATE_TTL('r' = '{}') */ c, COUNT(*) AS n FROM r GROUP BY c"
     hour, day = plans(tmp_path, hinted.format("1h"), hinted.format("1d"))
@@ -33,7 +33,7 @@ def test_an_operator_with_another_ttl_is_another_one_with_state_of_its_own(tmp_p
 
 
 def test_the_name_of_a_state_says_what_is_computed_and_nothing_else(tmp_path: Path) -> None:
-    """It is the same with other sinks before and behind, under other aliases, and whatever is read of the tables."""
+    """A state's name depends only on the computation, not on other sinks, aliases or columns that are read."""
     sinks = plans(tmp_path, COUNT, SAME_JOIN, JOIN, "SELECT d, c FROM r")
     alone = {each.state for sink in sinks for each in graph([sink]).operators}
 
@@ -46,7 +46,7 @@ def test_the_name_of_a_state_says_what_is_computed_and_nothing_else(tmp_path: Pa
 
 
 def test_states_keep_the_names_that_a_checkpoint_has_for_them(tmp_path: Path) -> None:
-    """Whatever other sinks there are: of two that differ in their TTL, the second keeps its own when the first goes."""
+    """With a checkpoint's names, an operator keeps its state if another with a different TTL is removed or moved."""
     text = """
 job: shop
 tables:
@@ -66,7 +66,7 @@ sinks:
 
 
 def test_more_operators_than_a_byte_can_say_are_one_level() -> None:
-    """A chain of fused operators, each of which is another one than the one it is made of, though nothing differs."""
+    """A chain of 40 fused operators is one level, and each has its own state although their settings are equal."""
     node: PhysicalNode = scan(
         "c", CUSTOMERS, "upsert", select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True, replaced_by=("id",)), "id"
     )
@@ -81,7 +81,7 @@ def test_more_operators_than_a_byte_can_say_are_one_level() -> None:
 
 
 def test_a_checkpoint_tells_plans_apart_by_the_node_that_changed() -> None:
-    """A range, a call, a layout, an order or a stage that is another is a fact that differs, under its node's name."""
+    """A changed range, tie order, stage, layout or input is listed as a difference under its node's name."""
     sink = everything()
     join = sink.input
     assert isinstance(join, PhysicalJoin)

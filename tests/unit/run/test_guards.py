@@ -1,4 +1,4 @@
-"""FILTER, CASE, AND, OR, WHERE and joins guard: what may fail is evaluated for the rows that reach it, no others."""
+"""FILTER, CASE, AND, OR, WHERE and joins as guards: an expression is evaluated only for the rows that reach it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMS = {
     "10 % {k}": "TRY_MOD(10, {k})",
     "CAST(CASE WHEN {k} = 0 THEN 'no' ELSE '7' END AS INT)": "CASE WHEN {k} = 0 THEN NULL ELSE 7 END",
 }
-"""What fails where k is 0, and what is NULL there and the same elsewhere."""
+"""Expressions that fail if k is 0, each with an expression that is NULL then and equal otherwise."""
 
 GUARDED = [
     "SELECT SUM({q}) FILTER (WHERE k <> 0) AS z, COUNT(DISTINCT {q}, id) FILTER (WHERE k <> 0) AS c FROM b",
@@ -62,7 +62,7 @@ GUARDED = [
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", range(len(GUARDED)))
 def test_a_guarded_expression_gives_what_one_that_cannot_fail_gives(number: int, tmp_path: Path) -> None:
-    """Over random rows, some of which it would fail on, in small batches and in one."""
+    """Over random rows, a guarded expression gives the result of its form that cannot fail, for all batch sizes."""
     changes = random_changes(random.Random(number), 30)
     sql, form = GUARDED[number], list(FORMS)[number % len(FORMS)]
     guarded, plain = (sql.format(q=f"({each.format(k='b.k')})") for each in (form, FORMS[form]))
@@ -83,7 +83,7 @@ def test_a_guarded_expression_gives_what_one_that_cannot_fail_gives(number: int,
     ],
 )
 def test_what_is_reached_and_fails_stops_the_query(sql: str, tmp_path: Path) -> None:
-    """An error is not swallowed where a condition is asked early: only rows that never reach it are spared."""
+    """An expression that fails on a row that reaches it stops the query."""
     changes = [
         {"table": "a", "op": "+I", "row": {"id": 1, "x": 1}},
         {"table": "b", "op": "+I", "row": {"id": 1, "k": 0, "s": "x"}},
@@ -94,7 +94,7 @@ def test_what_is_reached_and_fails_stops_the_query(sql: str, tmp_path: Path) -> 
 
 
 def test_a_delete_by_a_key_that_no_predicate_let_through_is_nothing(tmp_path: Path) -> None:
-    """What is computed from the key is not computed for a key that was always filtered out."""
+    """Expressions over the key are not evaluated for deletes of keys that were always filtered out."""
     changes = [
         {"table": "b", "op": op, "row": {"k": k, "v": 1}}
         for op, k in (("+I", 0), ("+I", 2), ("+U", 0), ("-D", 0), ("+I", 5), ("-D", 2), ("-D", 5), ("+I", 1), ("-D", 0))
@@ -120,7 +120,7 @@ def test_a_delete_by_a_key_that_no_predicate_let_through_is_nothing(tmp_path: Pa
     ],
 )
 def test_a_division_by_zero_says_what_to_write(expression: str, advice: str, tmp_path: Path) -> None:
-    """The message has the expression, the reason and the way out, and no words of the engine."""
+    """The error has the expression, the reason and the alternative, without messages of the engine."""
     changes = [{"table": "b", "op": "+I", "row": {"id": 1, "k": 0, "s": "x"}}]
 
     with pytest.raises(ExpressionError, match=f": division by zero: {advice}, on the row from change "):
@@ -128,7 +128,7 @@ def test_a_division_by_zero_says_what_to_write(expression: str, advice: str, tmp
 
 
 def random_changes(rng: random.Random, count: int) -> list[Change]:
-    """Inserts into both tables, and retractions of rows that are there."""
+    """Return random inserts into both tables, and retractions of inserted rows."""
     live: list[Change] = []
     changes = []
     for _ in range(count):

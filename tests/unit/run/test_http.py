@@ -1,4 +1,4 @@
-"""The status port: who sees what of it, in the clear and by TLS."""
+"""The status port: access with and without a login, over TLS."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LOGIN = "ops:geheim"
 
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
-    """Whoever signs certificates here."""
+    """A certificate authority for the tests."""
     return trustme.CA()
 
 
 @pytest.fixture
 def guard(authority: trustme.CA, tmp_path: Path) -> Guard:
-    """A certificate and a login."""
+    """A guard with a certificate and a login."""
     issued = authority.issue_cert("127.0.0.1")
     issued.private_key_pem.write_to_path(tmp_path / "key.pem")
     for part in issued.cert_chain_pems:
@@ -38,7 +38,7 @@ def guard(authority: trustme.CA, tmp_path: Path) -> Guard:
 
 @pytest.fixture
 def server(guard: Guard) -> Iterator[StatusServer]:
-    """A port that speaks TLS and asks for a login."""
+    """A status port that uses TLS and requires a login."""
     monitor = Monitor("job", "1", "4", "17")
     monitor.warns({"orders": "a secret of the shop's"})
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, guard) as serving:
@@ -48,7 +48,7 @@ def server(guard: Guard) -> Iterator[StatusServer]:
 def ask(
     server: StatusServer, authority: trustme.CA, path: str, login: str | None = None, method: str = "GET"
 ) -> tuple[int, str]:
-    """Code and text of a page."""
+    """Return the status code and the text of a page."""
     request = urllib.request.Request(f"https://127.0.0.1:{server.port}{path}", method=method)
     if login is not None:
         request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
@@ -66,7 +66,7 @@ def ask(
 def test_who_does_not_know_the_login_sees_two_probes(
     server: StatusServer, authority: trustme.CA, login: str | None
 ) -> None:
-    """And of these no more than their code says."""
+    """Without a valid login only the two probes are answered, and their text shows no more than their code."""
     for path in ("/", "/metrics", "/nothing"):
         assert ask(server, authority, path, login)[0] == 401
     assert ask(server, authority, "/healthz", login) == (200, "ok\n")
@@ -74,7 +74,7 @@ def test_who_does_not_know_the_login_sees_two_probes(
 
 
 def test_who_knows_the_login_sees_all(server: StatusServer, authority: trustme.CA) -> None:
-    """As everybody does where there is none."""
+    """With the login, every page and the full text of the probes are answered."""
     assert "rowkind_info" in ask(server, authority, "/metrics", LOGIN)[1]
     assert "<html" in ask(server, authority, "/", LOGIN)[1]
     assert "<html" in ask(server, authority, "/explain", LOGIN)[1]
@@ -85,14 +85,14 @@ def test_who_knows_the_login_sees_all(server: StatusServer, authority: trustme.C
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/nothing"])
 def test_head_is_get_without_the_body(server: StatusServer, authority: trustme.CA, path: str) -> None:
-    """Same code, no text."""
+    """A HEAD request is answered with the code of GET and without a body."""
     code, text = ask(server, authority, path, LOGIN, "HEAD")
     assert code == ask(server, authority, path, LOGIN)[0]
     assert not text
 
 
 def test_answers_do_not_tell_what_they_are_made_with(server: StatusServer, authority: trustme.CA) -> None:
-    """No version of Python, also where it refuses."""
+    """The Server header does not name the Python version."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with urllib.request.urlopen(f"https://127.0.0.1:{server.port}/healthz", timeout=20, context=context) as answer:
@@ -101,14 +101,14 @@ def test_answers_do_not_tell_what_they_are_made_with(server: StatusServer, autho
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_changed(server: StatusServer, authority: trustme.CA, method: str) -> None:
-    """Only GET and HEAD are answered."""
+    """Other methods than GET and HEAD are answered with 501."""
     assert ask(server, authority, "/metrics", LOGIN, method)[0] == 501
 
 
 def test_who_says_nothing_holds_up_nobody(
     server: StatusServer, authority: trustme.CA, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Also who speaks no TLS, which leaves no trace in the log."""
+    """A connection that sends nothing, or no TLS, does not block other requests and logs nothing."""
     with (
         socket.create_connection(("127.0.0.1", server.port)),
         socket.create_connection(("127.0.0.1", server.port)) as other,
@@ -119,5 +119,5 @@ def test_who_says_nothing_holds_up_nobody(
 
 
 def test_the_login_is_not_shown(guard: Guard) -> None:
-    """Wherever the guard is."""
+    """The repr of the guard does not show the login."""
     assert "geheim" not in repr(guard)

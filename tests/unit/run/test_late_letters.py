@@ -1,4 +1,4 @@
-"""The dead letters of late rows: which time they missed, and how far the watermark had come."""
+"""Dead letters of late rows: the time at which their results were final, and the watermark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RANKED = (
 
 
 def late(folder: Path, sql: str, more: str = "") -> list[DeadLetter]:
-    """The letters of two rows, of which one is late."""
+    """Return the dead letters of three rows, of which one is late."""
     query = Clocked.of(job_of(folder, JOB.format(late="dead_letter", more=more, sql=sql)))
     found: list[DeadLetter] = []
 
@@ -54,7 +54,7 @@ def late(folder: Path, sql: str, more: str = "") -> list[DeadLetter]:
     [(COUNTED, "", "12:01:00"), (RANKED, "", "12:01:00"), (COUNTED, ", allowed_lateness: 3s", "12:01:03")],
 )
 def test_a_letter_says_what_was_missed(tmp_path: Path, sql: str, more: str, over: str) -> None:
-    """The time at which all was over that the row could change, and how far the watermark was; with the row."""
+    """The dead letter has the row, the time at which all its results were final, and the watermark."""
     (letter,) = late(tmp_path, sql, more)
     assert letter.error == "LateRow"
     assert letter.message == (
@@ -65,7 +65,7 @@ def test_a_letter_says_what_was_missed(tmp_path: Path, sql: str, more: str, over
 
 
 def test_nobody_is_told_of_what_is_dropped(tmp_path: Path) -> None:
-    """`late: drop` makes no letters; a row within the allowed lateness is not late."""
+    """With `late: drop` there are no dead letters, and a row within the allowed lateness is not late."""
     dropped = Clocked.of(job_of(tmp_path, JOB.format(late="drop", more="", sql=COUNTED)))
     assert not any(tells_late(each) for each in walk(dropped.sink) if isinstance(each, PhysicalOperator))
     assert late(tmp_path, COUNTED, ", allowed_lateness: 10s") == []

@@ -1,4 +1,4 @@
-"""The in-memory engine over plans made by hand, against SQL over the finished tables."""
+"""The in-memory engine with manually built plans, compared with SQL over the complete tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.seeds import seeds
 
 @pytest.mark.parametrize("seed", seeds())
 def test_a_query_of_every_operator_is_what_sql_says_after_every_batch(seed: int) -> None:
-    """Aggregates, ranks, joins of all kinds, normalizing and a union, in one plan, over random tables."""
+    """A plan with aggregates, ranks, joins of all kinds, normalize and union gives SQL's result after every batch."""
     sink, shop = everything(), Shop(f"everything {seed}")
     engine, fold = MemoryEngine(sink), Fold(keyed=False)
     for number in range(12):
@@ -23,7 +23,7 @@ def test_a_query_of_every_operator_is_what_sql_says_after_every_batch(seed: int)
 
 
 def test_two_queries_that_share_operators_have_each_its_own_result() -> None:
-    """What one makes of the rows of a join is nothing to the other, whichever of them comes first."""
+    """Two sinks with shared operators have their own results, in either order."""
     for sinks in ((everything(), named()), (named(), everything())):
         shop = Shop("two queries")
         engine, folds = MemoryEngine(*sinks), {sink.name: Fold(keyed=False) for sink in sinks}
@@ -36,7 +36,7 @@ def test_two_queries_that_share_operators_have_each_its_own_result() -> None:
 
 
 def test_a_count_of_nothing_is_there_from_the_first_batch_on() -> None:
-    """A global aggregate says 0 before any row has come, and says it once."""
+    """A global count emits 0 in the first batch without rows, and only once."""
     rows = scan("o", ORDERS, "append", select(ORDERS, nets=True))
     sink = PhysicalSink(
         "n", "n", "retract", counted("aggregate_1", rows, select(COUNTED)), (), COUNTED, None, exchange=False

@@ -1,4 +1,4 @@
-"""What a job's status makes of Spark's progress."""
+"""The status that a job derives from Spark's progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROGRESS = {
     "stateOperators": [{"commitTimeMs": 3}, {"commitTimeMs": 2}],
     "sources": [{"endOffset": "null"}],
 }
-"""Of a batch of a join of which there are two levels."""
+"""The progress of a batch of a join, with two levels."""
 
 
 READ = 'rowkind_rows_in_total{table="orders",kind="+I"}'
@@ -49,7 +49,7 @@ WRITTEN = 'rowkind_rows_out_total{sink="s",kind="+I"}'
 
 
 def test_the_stages_of_a_batch_are_all_of_it() -> None:
-    """What Spark times of a batch, and what is left of it, add up to how long it took; commits are told besides."""
+    """The stages of a batch, with the remainder, add up to its duration; commits are reported separately."""
     monitor = watched()
     monitor.progress("main", PROGRESS)
     found = samples(monitor)
@@ -60,7 +60,7 @@ def test_the_stages_of_a_batch_are_all_of_it() -> None:
 
 
 def test_counters_of_tasks_are_added_and_gauges_kept() -> None:
-    """What rode along counts with the progress of its batch."""
+    """Counters of tasks are added and gauges are kept, once the progress of their batch is known."""
     monitor = watched()
     monitor.progress("main", PROGRESS)
     reports = [report(0, {READ: 5, KEPT: 9}, {WRITTEN: 2}), report(1, {READ: 2}, {WRITTEN: 1}), report(0, {}, {}, 56)]
@@ -72,7 +72,7 @@ def test_counters_of_tasks_are_added_and_gauges_kept() -> None:
 
 
 def test_how_far_time_has_come_is_told_to_people() -> None:
-    """The watermark of each table and how far it is behind, once somebody goes by it."""
+    """The watermark of a table and its lag are reported once a query uses it."""
     monitor = watched()
     monitor.progress("main", PROGRESS)
     assert table(monitor).watermark is None
@@ -87,7 +87,7 @@ def test_how_far_time_has_come_is_told_to_people() -> None:
 
 
 def test_what_rode_along_in_a_batch_that_is_done_again_counts_once() -> None:
-    """What was written is told at once; of the counters that rode along those of the last attempt count."""
+    """Rows out are counted at once; the other counters of a repeated batch are counted from its last attempt."""
     monitor = watched()
     monitor.collect("main", [report(0, {READ: 5}, {WRITTEN: 2})])
     before = {each.name: each.value for each in samples(monitor)}
@@ -101,7 +101,7 @@ def test_what_rode_along_in_a_batch_that_is_done_again_counts_once() -> None:
 
 
 def test_a_query_is_ready_once_it_writes_where_it_belongs() -> None:
-    """While it fills its state, or waits to be started again, the reason is told."""
+    """A query is not ready, with a reason, while it fills its state or waits to be restarted."""
     monitor = watched()
     assert not monitor.ready()
     monitor.fills("main", filling=True)
@@ -118,7 +118,7 @@ def test_a_query_is_ready_once_it_writes_where_it_belongs() -> None:
 
 
 def test_lag_is_told_of_every_partition_and_for_people() -> None:
-    """Also before the first batch; people see the sum, and since when the oldest row waits."""
+    """Lag is reported per partition, also before the first batch; the status page shows the sum and the oldest row."""
     monitor = watched()
     assert monitor.position("main") is None
     monitor.lags("main", {("orders", 0): Lag(3, 12.4, 3), ("orders", 1): Lag(2, 70.0, 2)})
@@ -134,7 +134,7 @@ def test_lag_is_told_of_every_partition_and_for_people() -> None:
 
 
 def test_what_a_batch_has_read_is_not_left_to_be_read() -> None:
-    """Lag was looked at before the batch ended, or meanwhile: by its end is known what is left of it."""
+    """The end of a batch reduces the lag, even if the lag was measured before."""
     monitor = watched()
     before = {("orders", 0): Lag(3, 415.4, 10), ("orders", 1): Lag(4, 70.0, 4)}
     monitor.lags("main", before)
@@ -149,7 +149,7 @@ def test_what_a_batch_has_read_is_not_left_to_be_read() -> None:
 
 
 def test_a_shard_is_hot_only_where_it_keeps_something() -> None:
-    """Twice the mean of seven rows is chance; of thousands it is a load."""
+    """A shard with twice the mean is hot only if it has many rows."""
     assert not Shard(0, 2, 2.0).hot
     assert not Shard(0, 2, 2.0).tells
     assert Shard(0, 2_000, 2.0).hot
@@ -157,7 +157,7 @@ def test_a_shard_is_hot_only_where_it_keeps_something() -> None:
 
 
 def test_a_query_that_begins_anew_counts_anew() -> None:
-    """One that is started again in another session goes on from where it was."""
+    """A query that starts again without a checkpoint is counted from the start; a restarted one keeps its counters."""
     monitor = watched()
     end = {"orders": {"id": "x", "at": {"0": 7}}}
     monitor.progress("main", PROGRESS | {"sources": [{"endOffset": json.dumps(end)}]})
@@ -171,7 +171,7 @@ def test_a_query_that_begins_anew_counts_anew() -> None:
 
 
 def test_the_steps_of_the_plan_have_what_was_counted_for_them() -> None:
-    """Tables by their topics, operators by sink and name, with the fullest shard; a batch has what its tasks did."""
+    """Tables, operators and sinks of the status have their own counters, and each batch has those of its tasks."""
     monitor = watched()
     monitor.progress("main", PROGRESS)
     kept = {
@@ -193,7 +193,7 @@ def test_the_steps_of_the_plan_have_what_was_counted_for_them() -> None:
 
 
 def test_a_failed_query_says_why_and_what_to_do() -> None:
-    """On the page and for the probes; what happened before is there with how often it did."""
+    """A failed query has a reason and a remedy on the page and in the probes, and repeated incidents are counted."""
     monitor = watched()
     monitor.waits("main", "Kafka does not answer")
     monitor.waits("main", "Kafka does not answer")
@@ -211,7 +211,7 @@ def test_a_failed_query_says_why_and_what_to_do() -> None:
 
 
 def test_work_that_takes_long_is_told_while_it_does() -> None:
-    """How much of it is done, and how long the rest will take as far as anybody can say."""
+    """Long work is shown while it runs, with the estimated remaining time once the total is known."""
     monitor = watched()
     with monitor.works.work("copies a savepoint", "files") as told:
         told(5, None)
@@ -224,7 +224,7 @@ def test_work_that_takes_long_is_told_while_it_does() -> None:
 
 
 def test_the_status_survives_json() -> None:
-    """What another process reads of it is what it was."""
+    """The status survives JSON."""
     monitor = watched()
     monitor.progress("main", PROGRESS)
     monitor.collect("main", [report(0, {READ: 6, KEPT: 9}, {WRITTEN: 2})])
@@ -235,23 +235,23 @@ def test_the_status_survives_json() -> None:
 
 
 def watched() -> Monitor:
-    """The monitor of a job with a query."""
+    """Return the monitor of a job with one query."""
     monitor = Monitor("job", "1", "4", "17")
     monitor.add("main", PLAN, None)
     return monitor
 
 
 def report(partition: int, carried: dict[str, float], written: dict[str, float], batch: int = 55) -> Report:
-    """What a task of the batch counted."""
+    """Return the report of a task of the batch."""
     return Report(BatchPartition("c", batch, partition), Counted(carried, written))
 
 
 def table(monitor: Monitor) -> TableStatus:
-    """What is known of the one that is read."""
+    """Return the status of the only table."""
     return monitor.status().queries[0].tables[0]
 
 
 def samples(monitor: Monitor) -> list[Any]:
-    """All that Prometheus would be told."""
+    """Return all samples that Prometheus would scrape."""
     families = text_string_to_metric_families(monitor.exposition().decode())
     return [sample for family in families for sample in family.samples]

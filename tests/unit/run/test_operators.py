@@ -1,4 +1,4 @@
-"""Operators as plans name them, over packed rows: groups and calls of aggregates, numbers and identities of ranks."""
+"""Operators built from plans, over packed rows: groups and calls of aggregates, numbers and identities of ranks."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from tests.queries import (
 )
 
 READINGS = Record.of({"id": "INT NOT NULL", "at": "DOUBLE", "place": "STRING", "value": "INT"}, "readings")
-I, _, UA, D, *_ = RowKind  # noqa: E741 -- the kinds by their letters
+I, _, UA, D, *_ = RowKind  # noqa: E741 -- the row kinds by their letters
 
 
 def readings(*rows: tuple[RowKind, int, float | None, str | None, int | None]) -> Rows:
-    """Changes of readings, in order of arrival."""
+    """Return changes of readings in order of arrival."""
     columns = [pa.array([row[i + 1] for row in rows], field.type) for i, field in enumerate(READINGS.arrow)]
     payload = codec.encode(READINGS, dict(zip(READINGS.names, columns, strict=True)))
     return Rows(np.array([row[0] for row in rows], np.int8), np.arange(len(rows)) << 16, payload)
 
 
 def test_groups_that_sql_calls_equal_are_one_row() -> None:
-    """0.0 and -0.0, and NaN of all kinds, are emitted in the same bytes, whichever came first."""
+    """0.0 and -0.0, and NaNs of any bits, give the same group bytes."""
     group = spec_of(aggregation(READINGS, ("at", "place"), [])).group
     other_nan = struct.unpack("<d", struct.pack("<q", 0x7FF8_0000_0000_0001))[0]
     numbers = [0.0, -0.0, math.nan, -math.nan, other_nan, None, 1.5]
@@ -58,7 +58,7 @@ def test_groups_that_sql_calls_equal_are_one_row() -> None:
 
 
 def test_several_arguments_are_distinct_together_and_null_where_one_is() -> None:
-    """COUNT(DISTINCT a, b) counts pairs without NULL; a retraction of one of two equal pairs changes nothing."""
+    """COUNT(DISTINCT a, b) counts pairs without NULL, and retracting one of two equal pairs changes nothing."""
     counted = aggregation(READINGS, (), [call("n", "count", "BIGINT NOT NULL", "place", "value", distinct=True)])
     input_ = scan("r", READINGS, "retract", select(READINGS, nets=True))
     node = PhysicalAggregate("aggregate_1", input_, counted, calc=select(counted.output))
@@ -79,7 +79,7 @@ def test_several_arguments_are_distinct_together_and_null_where_one_is() -> None
 
 
 def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
-    """A row that comes again with a better value moves up, the number of the one it passes changes with it."""
+    """A row that is replaced with a better value moves up, and the numbers of the rows that it passes change."""
     order = (SubKeyPart(column(READINGS, "value"), descending=True, nulls_first=False),)
     input_ = scan("r", READINGS, "append", select(READINGS, key=by(READINGS, "place"), sub_key=order, nets=False), "id")
     schema = READINGS.concat(Record.of({"number": "INT NOT NULL"}))
@@ -119,7 +119,7 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
 
 
 def test_no_two_arrangements_have_one_name() -> None:
-    """Each operator of a graph is made, and a one-sided join is one of its own kind."""
+    """All operators of a graph have different arrangement names, and a one-sided join becomes a SemiJoin."""
     whole = graph([everything()])
     stage = members(whole, 1)
     found = [state for member in stage for state in member.arrangements.values()]

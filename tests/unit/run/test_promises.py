@@ -1,4 +1,4 @@
-"""What a table promises and its topic does not keep: told where an operator has the row at hand, and fatal if asked."""
+"""Violations of declared constraints: they are reported, or fatal with `promises: fail`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ Change = tuple[RowKind, Mapping[str, int]]
 def planned(
     folder: Path, sql: str, *, policy: str = "warn", exact: str = "true", ttl: str = "null"
 ) -> tuple[Job, PhysicalSink]:
-    """The job and its plan."""
+    """Return the job and its plan."""
     (folder / "job.yaml").write_text(JOB.format(policy=policy, exact=exact, ttl=ttl, sql=sql))
     job = load(folder / "job.yaml")
     return job, plan(job, "result")
 
 
 def broken(job: Job, sink: PhysicalSink, table: str, *batches: list[Change]) -> list[Broken]:
-    """What is told of these batches, all of partition 3 and with an offset each."""
+    """Return the violations in these batches, whose changes are in partition 3 with consecutive offsets."""
     found: list[Broken] = []
     engine, offset = MemoryEngine(sink, broken=found.append), 0
     for number, batch in enumerate(batches):
@@ -65,7 +65,7 @@ def broken(job: Job, sink: PhysicalSink, table: str, *batches: list[Change]) -> 
 @pytest.mark.parametrize("sql", [JOINED, EXISTS, SPREAD, COPIED])
 @pytest.mark.parametrize("table", ["orders", "seen"])
 def test_a_row_that_comes_again_breaks_the_primary_key(table: str, sql: str, tmp_path: Path) -> None:
-    """In a batch of its own or in the same one; the first record that did is named."""
+    """A second insertion of a key violates the primary key, and the first such record is named."""
     job, sink = planned(tmp_path, sql.format(table=table))
     found = broken(job, sink, table, [(INSERT, ROW)], [(INSERT, {"id": 2, "k": 5}), (INSERT, ROW | {"k": 5})])
     assert found == [Broken(table, "primary_key", 1, 3, 2)]
@@ -75,7 +75,7 @@ def test_a_row_that_comes_again_breaks_the_primary_key(table: str, sql: str, tmp
 
 @pytest.mark.parametrize("sql", [JOINED, EXISTS, "SELECT k, COUNT(*) AS n FROM {table} t GROUP BY k"])
 def test_a_retraction_without_its_row_breaks_exact(sql: str, tmp_path: Path) -> None:
-    """Whether nothing is there, or what is there looks different."""
+    """In an exact table, a retraction without an equal row is a violation, whether another row is stored or none."""
     job, sink = planned(tmp_path, sql.format(table="orders"))
     assert broken(job, sink, "orders", [(INSERT, ROW)], [(DELETE, {"id": 2, "k": 6})]) == [
         Broken("orders", "exact", 1, 3, 1)
@@ -83,7 +83,7 @@ def test_a_retraction_without_its_row_breaks_exact(sql: str, tmp_path: Path) -> 
 
 
 def test_an_update_without_its_half_breaks_exact(tmp_path: Path) -> None:
-    """A +U over a row that nobody took back; both halves in one batch or in two are as they should be."""
+    """In an exact table, +U over a row that was not retracted is a violation; a complete update never is."""
     job, sink = planned(tmp_path, JOINED.format(table="orders"))
     new = ROW | {"k": 6}
     assert broken(job, sink, "orders", [(INSERT, ROW)], [(AFTER, ROW)]) == [Broken("orders", "exact", 1, 3, 1)]
@@ -92,7 +92,7 @@ def test_an_update_without_its_half_breaks_exact(tmp_path: Path) -> None:
 
 
 def test_a_table_that_promises_nothing_breaks_nothing(tmp_path: Path) -> None:
-    """Rows may replace others in a retract table that is not exact, and retractions may be of none."""
+    """In a retract table that is not exact, replacing rows and retracting missing rows are not violations."""
     job, sink = planned(tmp_path, JOINED.format(table="orders"), exact="false")
     assert not broken(
         job, sink, "orders", [(INSERT, ROW), (INSERT, ROW)], [(AFTER, ROW)], [(DELETE, {"id": 2, "k": 6})]
@@ -100,13 +100,13 @@ def test_a_table_that_promises_nothing_breaks_nothing(tmp_path: Path) -> None:
 
 
 def test_a_row_that_has_expired_may_come_again_and_be_taken_back(tmp_path: Path) -> None:
-    """With a TTL nobody can tell such changes from those of rows that were forgotten."""
+    """With a TTL, repeated rows and late retractions are not reported, because they may be of expired rows."""
     job, sink = planned(tmp_path, JOINED.format(table="orders"), ttl="1ms")
     assert not broken(job, sink, "orders", [(INSERT, ROW)], [], [(INSERT, ROW)], [], [(DELETE, ROW)])
 
 
 def test_what_is_told_comes_out_of_the_counters(tmp_path: Path) -> None:
-    """They carry it from the tasks to the log."""
+    """A violation can be read back from the counters that carry it from the tasks to the log."""
     job, sink = planned(tmp_path, JOINED.format(table="orders"))
     (one,) = broken(job, sink, "orders", [(INSERT, ROW), (INSERT, ROW)])
     assert list(told({**one.counters, "rowkind_rows_in_total{}": 1.0})) == [one]
@@ -114,7 +114,7 @@ def test_what_is_told_comes_out_of_the_counters(tmp_path: Path) -> None:
 
 
 def test_a_broken_promise_is_fatal_where_the_job_says_so(tmp_path: Path) -> None:
-    """`promises: fail` ends a trial; without, it is told and goes on."""
+    """With `promises: fail` a violation stops the run, and with `warn` it is logged."""
     warnings: list[str] = []
     for policy in ("warn", "fail"):
         job, sink = planned(tmp_path, JOINED.format(table="seen"), policy=policy)

@@ -1,4 +1,4 @@
-"""Which shard changes go to, and to whom they are addressed."""
+"""The shards that changes go to, and the operators that they are addressed to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.queries import BLOCKED, by, select
 
 
 def test_what_goes_out_of_an_exit_goes_to_its_shard() -> None:
-    """To that of the hash; to its own where it is partitioned already; to all where it is a fact about all rows."""
+    """Changes go to the shard of their hash, stay in their shard if partitioned already, or go to all as facts."""
     rows = np.arange(7, dtype=np.int64)
     bytes_ = binary([b"x"] * 7)
     changes = Changes(
@@ -44,7 +44,7 @@ def test_what_goes_out_of_an_exit_goes_to_its_shard() -> None:
 
 
 def test_a_truncation_goes_to_every_shard() -> None:
-    """Every shard may keep rows of the table."""
+    """A truncation goes to every shard, because each may have rows of the table."""
     way = Exit("way", select(BLOCKED, key=by(BLOCKED, "who")), to=9, level=4, stays=False, traits=Traits())
     batch = leave(way, Emitted(Rows.empty(), truncation=1), OnFailure("t"))
     parts = [(shard, addressed(part, 9)) for shard, _, part in deliver(way, batch, 3) if len(part)]
@@ -54,7 +54,7 @@ def test_a_truncation_goes_to_every_shard() -> None:
 
 
 def test_keys_that_are_equal_but_for_parts_kept_apart_are_in_one_shard() -> None:
-    """That of the other parts, as a consumer finds it that knows of no others."""
+    """If the last part of a key is kept apart, only the other parts determine the shard."""
     whose = pa.array([number % 5 for number in range(40)], pa.int64())
     times = pa.array(range(40), pa.timestamp("us", "UTC"))
     key = join_bytes([comparable(whose), comparable(times)])
@@ -69,7 +69,7 @@ def test_keys_that_are_equal_but_for_parts_kept_apart_are_in_one_shard() -> None
 
 
 def test_rows_for_a_sink_without_a_key_are_spread_by_their_content() -> None:
-    """What comes from a table has no key to go by, and is not to be one task's work; a row and its retraction meet."""
+    """Rows for a sink without a key are spread by content, so that a row and its retraction go to the same shard."""
     payload = binary([b"row %d" % (number % 50) for number in range(100)])
     numbers = np.arange(100, dtype=np.int64)
     nothing, same = binary([b""] * 100), np.zeros(100, np.uint64)
@@ -82,13 +82,13 @@ def test_rows_for_a_sink_without_a_key_are_spread_by_their_content() -> None:
 
 
 def test_the_empty_key_has_a_shard() -> None:
-    """It is that of its hash, like that of any key."""
+    """The shard of the empty key is that of its hash."""
     empty = hash64(binary([b""]))[0]
     assert [shard_without_key(shards) for shards in (1, 2, 7)] == [empty % np.uint64(each) for each in (1, 2, 7)]
 
 
 def test_changes_reach_the_consumer_that_they_are_addressed_to() -> None:
-    """With the sides that it knows them by, and nobody else; the last place is one that a side can say."""
+    """Changes are read only by the operator that they are addressed to, with their sides, up to the last place."""
     sides = np.array([0, 1, 2, SIDES - 1], np.int8)
     rows = np.zeros(4, np.int64)
     bytes_ = binary([b""] * 4)

@@ -1,4 +1,4 @@
-"""What a service of several jobs says of them, by code, as text and as JSON."""
+"""The pages of a multi-job service: codes, text and JSON."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.page import jobs, scene
 
 @pytest.fixture
 def service() -> Iterator[Several]:
-    """One job that works, one that has just been started, and a file that is refused."""
+    """A service with a running job, a job that is starting, and a refused job file."""
     with jobs.several(works=scene.lively(scene.job()), first=jobs.new()) as made:
         yield made
 
 
 def test_the_overview_has_every_job_in_a_few_numbers(service: Several) -> None:
-    """State, lag, rates, the last batch, restarts and what is wrong; it survives JSON."""
+    """The overview of every job has state, lag, rates, last batch, restarts and error, and survives JSON."""
     answer = ask(service, "/status.json")
     assert answer.content_type == "application/json"
     found = overview(service)
@@ -41,7 +41,7 @@ def test_the_overview_has_every_job_in_a_few_numbers(service: Several) -> None:
 
 
 def test_why_a_job_was_started_again_is_told_until_a_batch_succeeds(service: Several) -> None:
-    """On the page, as JSON and by both probes."""
+    """The reason of a restart is shown on the page, as JSON and by both probes, until a batch succeeds."""
     first, again = member(service, "first"), "restarting for the 6th time; it last ended because: While connecting"
     jobs.failing(first, 6)
     assert overview(service).jobs[1].state == "failed"
@@ -58,14 +58,14 @@ def test_why_a_job_was_started_again_is_told_until_a_batch_succeeds(service: Sev
 
 @pytest.mark.parametrize(("number", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd")])
 def test_times_are_counted_as_people_do(service: Several, number: int, said: str) -> None:
-    """The first, the second and so on."""
+    """The number of a restart is shown as an ordinal."""
     jobs.failing(member(service, "first"), number)
     assert f"for the {said} time" in overview(service).jobs[1].remedy
 
 
 @pytest.mark.parametrize(("name", "says"), [("first", "no answer from Kafka"), ("broken", "amuont")])
 def test_a_job_without_a_process_has_a_page(service: Several, name: str, says: str) -> None:
-    """For people; for probes, Prometheus and programs it is text, with the code of what is not there."""
+    """A job without a process has an HTML page; its probes, metrics and JSON are answered with 503 and a text."""
     jobs.failing(member(service, "first"), 2)
     for path in ("", "explain"):
         answer = ask(service, f"/jobs/{name}/{path}")
@@ -79,35 +79,35 @@ def test_a_job_without_a_process_has_a_page(service: Several, name: str, says: s
 
 
 def test_a_job_that_starts_says_so(service: Several) -> None:
-    """Until its process answers."""
+    """A job that is starting is shown as such until its process answers."""
     member(service, "first").port = free_port()
     assert "as soon as its process answers" in ask(service, "/jobs/first/").body.decode()
     assert ask(service, "/jobs/first/readyz").body.decode() == "it does not answer; it may still be starting\n"
 
 
 def test_the_page_of_a_job_leads_to_all_of_them(service: Several) -> None:
-    """Where it is one of several."""
+    """The page of a job in a multi-job service links to the overview."""
     assert '<a href="../../">all jobs</a>' in ask(service, "/jobs/works/").body.decode()
     assert ask(service, "/jobs/works").headers["Location"] == "/jobs/works/"
 
 
 def test_a_mistyped_name_is_told_those_there_are(service: Several) -> None:
-    """With those of refused files."""
+    """An unknown job name is answered with 404 and all names, including those of refused files."""
     answer = ask(service, "/jobs/wroks/")
     assert answer.code == 404
     assert answer.body.decode() == "there is no job wroks; the jobs are works, first, broken\n"
 
 
 def ask(service: Several, path: str) -> Response:
-    """What is at a path."""
+    """Return the response for a path."""
     return SeveralPages(service).answer(path, known=True)
 
 
 def overview(service: Several) -> Overview:
-    """All jobs."""
+    """Return the overview of all jobs."""
     return Overview.from_json(ask(service, "/status.json").body)
 
 
 def member(service: Several, name: str) -> ManagedJob:
-    """One of them."""
+    """Return one job of the service."""
     return service.members[Path(f"jobs/{name}.yaml")]

@@ -1,4 +1,4 @@
-"""When too many of a table's records are dead letters."""
+"""The share of dead letters among a table's records, and when it is reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rowkind.service.monitoring.dead_letter_ratio import Shares
 
 
 def counted(rows: int = 0, letters: int = 0, table: str = "orders") -> dict[str, float]:
-    """What a task has read of a table."""
+    """Return the counters of a task that has read a table."""
     return {
         sample("rowkind_rows_in_total", table=table, kind="+I"): rows,
         sample("rowkind_dead_letters_total", table=table, reason="row kind"): letters,
@@ -39,7 +39,7 @@ def test_a_tenth_is_not_reported_and_more_is() -> None:
 
 
 def test_what_is_past_is_forgotten_when_there_is_more() -> None:
-    """A table is as good as its last minute, or its last hundred records."""
+    """The ratio covers the records of the last minute, or the last 100 if these are more."""
     shares = Shares()
     shares.add(counted(letters=50), 0.0)
     shares.add(counted(rows=99), 30.0)

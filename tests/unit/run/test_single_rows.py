@@ -1,4 +1,4 @@
-"""A scalar subquery whose number of rows the plan does not know: a second row is an error, and never a wrong value."""
+"""Scalar subqueries with an unknown number of rows: a second row is an error and never gives a wrong value."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ IN_DUCKDB = "SELECT o.id, o.v * (SELECT rate FROM rates WHERE name = 'eur') FROM
 
 
 def order(number: int, v: int) -> Change:
-    """An order."""
+    """Return the insertion of an order."""
     return {"table": "orders", "op": "+I", "row": {"id": number, "v": v}}
 
 
 def rate(op: str, name: str, rate: int | None) -> Change:
-    """A change to the rates."""
+    """Return a change of the rates."""
     return {"table": "rates", "op": op, "row": {"name": name, "rate": rate}}
 
 
 def paid(folder: Path, changes: list[Change], batch_rows: int = 1) -> list[tuple[int, int | None]]:
-    """Orders and what was paid for them."""
+    """Return the orders with the paid amounts."""
     return sorted((row["id"], row["paid"]) for row in folded(folder, SQL, TABLES, changes, batch_rows=batch_rows))
 
 
 def test_the_value_follows_the_one_row(tmp_path: Path) -> None:
-    """No row is NULL; another row in its place changes all results; rows of other names do not count."""
+    """Without a row the value is NULL, and a replaced row changes all results."""
     changes = [order(1, 2), rate("+I", "usd", 7)]
     assert paid(tmp_path, changes) == [(1, None)]
     changes += [rate("+I", "eur", 10)]
@@ -49,7 +49,7 @@ def test_the_value_follows_the_one_row(tmp_path: Path) -> None:
 
 
 def test_a_second_row_fails_the_batch(tmp_path: Path) -> None:
-    """The message has the subquery, how many rows it returned, and what to do; equal rows are two rows as well."""
+    """A second row is an error with the subquery, its number of rows and the remedy, even if both rows are equal."""
     for second in (11, 10):
         with pytest.raises(ExpressionError) as raised:
             paid(tmp_path, [order(1, 2), rate("+I", "eur", 10), rate("+I", "eur", second)])
@@ -59,19 +59,19 @@ def test_a_second_row_fails_the_batch(tmp_path: Path) -> None:
 
 
 def test_rows_are_counted_after_a_batch(tmp_path: Path) -> None:
-    """A batch may insert the new row before it deletes the old one."""
+    """Rows are counted at the end of a batch, which may insert the new row before it deletes the old one."""
     changes = [order(1, 2), rate("+I", "eur", 10), rate("+I", "eur", 11), rate("-D", "eur", 10)]
     assert paid(tmp_path, changes, batch_rows=4) == [(1, 22)]
 
 
 def test_a_correlated_subquery_is_refused(tmp_path: Path) -> None:
-    """Rows are counted for a query as a whole, and not for each row of the outer query."""
+    """A correlated subquery that may return several rows is refused when the query is planned."""
     with pytest.raises(PlanError, match="this subquery may return more than one row"):
         folded(tmp_path, "SELECT (SELECT rate FROM rates WHERE rate = o.v) AS x FROM orders o", TABLES, [])
 
 
 def test_it_is_what_duckdb_says(tmp_path: Path) -> None:
-    """Random changes, until one leaves two rows: results are those of DuckDB, which fails on the same change."""
+    """For random changes the results are DuckDB's, and a second row is an error."""
     for chosen in drawn("single row", seeds(60)):
         _compare(chosen, tmp_path)
 

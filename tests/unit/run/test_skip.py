@@ -1,4 +1,4 @@
-"""Which rows `rowkind skip` takes: those of steps, partitions and offsets that exist."""
+"""`rowkind skip`: the steps, partitions and offsets that it accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANGES = {("orders-1", 0): (10, 30), ("orders-1", 1): (0, 0), ("paid-1", 0): (0,
 
 
 def steps(folder: Path) -> list[FallibleSteps]:
-    """Those of a job that joins two tables."""
+    """Return the steps of a job that joins two tables."""
     table = {"mode": "append", "format": "json", "columns": {"id": "INT", "n": "INT"}}
     sql = "SELECT o.id, 1 / p.n AS part FROM orders o JOIN payments p ON o.id = p.id"
     job = {
@@ -32,7 +32,7 @@ def steps(folder: Path) -> list[FallibleSteps]:
     "row", ["orders:0:10", "scan_o:0:29", "payments:0:0", "result.join_1:0:4", "result.join_1:0:29"]
 )
 def test_rows_that_exist_are_taken(row: str, tmp_path: Path) -> None:
-    """A step is a table, an operator, or a scan as the plan names it; an operator has rows of all its tables."""
+    """A step is a table, an operator or a scan, and an operator accepts rows of all its tables."""
     check([row], steps(tmp_path), RANGES)
 
 
@@ -54,7 +54,7 @@ def test_rows_that_exist_are_taken(row: str, tmp_path: Path) -> None:
     ],
 )
 def test_rows_that_do_not_exist_are_refused(row: str, text: str, tmp_path: Path) -> None:
-    """The message has what there is."""
+    """The error lists the existing steps, partitions or offsets."""
     with pytest.raises(SkipError) as refused:
         check(["orders:0:10", row], steps(tmp_path), RANGES)
     assert text in str(refused.value)

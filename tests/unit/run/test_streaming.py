@@ -1,4 +1,4 @@
-"""What the reader of a query is told of its graph, and of the stages that its checkpoint has."""
+"""The settings of a query's reader that depend on its graph and on the stages in the checkpoint."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ sinks:
 def test_partitions_stay_whole_where_nothing_is_shuffled(
     tmp_path: Path, sinks: list[str], levels: int, exchange: bool, whole: bool
 ) -> None:
-    """The tasks that read write too then, and two of them would not keep the order of one partition."""
+    """If nothing is shuffled, a partition is read by one task, because the reading tasks also write."""
     (tmp_path / "job.yaml").write_text(JOB)
     job = load(tmp_path / "job.yaml", {})
     connection = Connection({}, FolderRegistry(tmp_path))

@@ -1,4 +1,4 @@
-"""`rowkind try` as its users run it: two files in, JSON lines out, messages on standard error, an exit code."""
+"""`rowkind try`: a job file and changes in, JSON lines out, messages on standard error, an exit code."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CHANGES: list[tuple[str, str, dict[str, Any]]] = [
 
 @dataclass(frozen=True)
 class Tried:
-    """What one run printed and how it ended."""
+    """The output and exit code of a run."""
 
     code: int
     output: str
@@ -65,16 +65,16 @@ class Tried:
 
     @property
     def lines(self) -> list[Any]:
-        """Standard output, a JSON value a line."""
+        """The lines of standard output, parsed as JSON."""
         return [json.loads(line) for line in self.output.splitlines()]
 
 
 Changes = list[Any] | str
-"""As tuples, or as the text of the file."""
+"""Changes as tuples, or the text of the file."""
 
 
 def tried(folder: Path, changes: Changes, *options: str, job: str = JOB) -> Tried:
-    """Run `rowkind try` over changes within this process; `tests/system/test_try.py` runs it as a process."""
+    """Run `rowkind try` in this process; `tests/system/test_try.py` runs it as a separate process."""
     _write(folder, changes, job)
     with chdir(folder):
         done = CliRunner().invoke(main, ["try", "job.yaml", "--changes", "changes.jsonl", *options])
@@ -91,12 +91,12 @@ def _write(folder: Path, changes: Changes, job: str) -> None:
 
 
 def row(order: int, payment: int | None, amount: str, paid: str | None) -> dict[str, Any]:
-    """A row of the sink `paid`."""
+    """Return a row of the sink `paid`."""
     return {"order_id": order, "payment_id": payment, "amount": amount, "paid": paid}
 
 
 def test_every_change_of_the_result_is_a_line_with_its_batch(tmp_path: Path) -> None:
-    """One line of input a batch: pads come and go as payments move."""
+    """With one change per batch, each change of the result is a line with its batch, null-padded rows included."""
     done = tried(tmp_path, CHANGES, "--sink", "paid")
 
     assert (done.code, done.errors) == (0, "")
@@ -122,7 +122,7 @@ def _bag(lines: Iterable[Any]) -> Counter[str]:
 
 @pytest.mark.parametrize("batch_rows", ["1", "2", "4", "100"])
 def test_the_fold_is_the_same_for_every_size_of_batches(tmp_path: Path, batch_rows: str) -> None:
-    """What is left in the end are the rows of the query, in order."""
+    """`--fold` prints the rows of the final result in order, for any batch size."""
     done = tried(tmp_path, CHANGES, "--sink", "paid", "--fold", "--batch-rows", batch_rows)
 
     assert done.code == 0
@@ -130,7 +130,7 @@ def test_the_fold_is_the_same_for_every_size_of_batches(tmp_path: Path, batch_ro
 
 
 def test_an_update_in_one_batch_is_a_pair(tmp_path: Path) -> None:
-    """-U and then +U, next to each other, with the full old row."""
+    """An update within a batch is printed as adjacent -U and +U with the full old row."""
     changes = [
         ("orders", "+I", ORDER_1),
         ("orders", "+I", ORDER_2),
@@ -147,7 +147,7 @@ def test_an_update_in_one_batch_is_a_pair(tmp_path: Path) -> None:
 
 
 def test_timestamps_are_iso_or_milliseconds_and_printed_in_utc(tmp_path: Path) -> None:
-    """With a zone, without one, and as a number; fractions only where there are any."""
+    """Times with a zone, without one and as numbers are printed in UTC, with fractions only if needed."""
     times = ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00.5", "2026-01-31T13:00:00+01:00", 1769860800123, None]
     changes = [("orders", "+I", {"order_id": n, "placed": time}) for n, time in enumerate(times)]
 
@@ -163,7 +163,7 @@ def test_timestamps_are_iso_or_milliseconds_and_printed_in_utc(tmp_path: Path) -
 
 
 def test_an_upsert_result_has_no_old_rows(tmp_path: Path) -> None:
-    """+U replaces, a row that fails the filter deletes, and a delete needs its key alone."""
+    """An upsert result has no old rows; a row that fails the filter is deleted, and a delete needs only its key."""
     changes = [
         ("customers", "+I", {"id": 1, "name": "a"}),
         ("customers", "+U", {"id": 1, "name": "b"}),
@@ -197,12 +197,15 @@ def test_an_upsert_result_has_no_old_rows(tmp_path: Path) -> None:
         ('{"table": "order", "op": "+I", "row": {}}', "there is no table 'order'; did you mean orders?"),
         (
             '{"table": "orders", "op": "+X", "row": {}}',
-            "op '+X' in a table of mode retract: expected +I or -U or +U or -D",
+            "op '+X' is not allowed in a table with mode retract: expected +I or -U or +U or -D",
         ),
-        ('{"table": "orders", "row": {}}', "op None in a table of mode retract: expected +I or -U or +U or -D"),
+        (
+            '{"table": "orders", "row": {}}',
+            "op None is not allowed in a table with mode retract: expected +I or -U or +U or -D",
+        ),
         (
             '{"table": "customers", "op": "-U", "row": {"id": 1}}',
-            "op '-U' in a table of mode upsert: expected +I or +U or -D",
+            "op '-U' is not allowed in a table with mode upsert: expected +I or +U or -D",
         ),
         ('{"table": "orders", "op": "+I", "row": {}}', "order_id is BIGINT NOT NULL, but it is missing or null"),
         (
@@ -225,7 +228,7 @@ def test_an_upsert_result_has_no_old_rows(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_is_named_and_ends_the_run_with_2(tmp_path: Path, line: str, problem: str) -> None:
-    """File and line come first, nothing is printed to standard output."""
+    """An invalid line is reported with file, line and problem, and nothing is written to standard output."""
     good = json.dumps({"table": "orders", "op": "+I", "row": ORDER_1})
 
     done = tried(tmp_path, f"{good}\n\n{line}\n", "--sink", "paid")
@@ -235,7 +238,7 @@ def test_a_bad_line_is_named_and_ends_the_run_with_2(tmp_path: Path, line: str, 
 
 
 def test_a_refused_query_ends_with_2_and_points_into_the_sql(tmp_path: Path) -> None:
-    """File, line, sink and the place in the SQL with a caret."""
+    """The error has the file, line, sink and position, with a caret under the place in the SQL."""
     job = JOB.replace("SELECT id, name FROM customers", "SELECT id, nam FROM customers")
 
     done = tried(tmp_path, CHANGES, "--sink", "names", job=job)
@@ -249,7 +252,7 @@ def test_a_refused_query_ends_with_2_and_points_into_the_sql(tmp_path: Path) -> 
 
 
 def test_a_refused_job_ends_with_2(tmp_path: Path) -> None:
-    """Problems of the file are told as `rowkind check` tells them."""
+    """A refused job file has exit code 2 and the message of `rowkind check`."""
     done = tried(tmp_path, CHANGES, job=JOB.replace("sinks:", "sink:"))
 
     assert done.code == 2
@@ -257,7 +260,7 @@ def test_a_refused_job_ends_with_2(tmp_path: Path) -> None:
 
 
 def test_of_several_sinks_one_has_to_be_chosen(tmp_path: Path) -> None:
-    """The lines do not say which sink they belong to."""
+    """A job with several sinks needs `--sink` with one of their names."""
     done = tried(tmp_path, CHANGES)
     other = tried(tmp_path, CHANGES, "--sink", "pade")
 
@@ -267,7 +270,7 @@ def test_of_several_sinks_one_has_to_be_chosen(tmp_path: Path) -> None:
 
 
 def test_a_retraction_that_finds_nothing_is_told_on_standard_error(tmp_path: Path) -> None:
-    """By default it is only told; with `unmatched: fail` the run ends with 1."""
+    """An unmatched retraction is reported on standard error; with `unmatched: fail` the exit code is 1."""
     changes = [("orders", "-D", ORDER_1), ("orders", "+I", ORDER_2)]
 
     ignored = tried(tmp_path, changes, "--sink", "paid")
@@ -281,7 +284,7 @@ def test_a_retraction_that_finds_nothing_is_told_on_standard_error(tmp_path: Pat
 
 
 def test_a_table_that_the_query_does_not_read_is_told(tmp_path: Path) -> None:
-    """Its changes are read, checked and left aside."""
+    """Changes of a table that the query does not read are ignored with a message."""
     done = tried(tmp_path, CHANGES, "--sink", "dates", "--fold")
 
     assert done.code == 0
@@ -290,13 +293,13 @@ def test_a_table_that_the_query_does_not_read_is_told(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_gives_nothing(tmp_path: Path) -> None:
-    """No change in, no line out."""
+    """Without changes nothing is printed."""
     assert tried(tmp_path, "", "--sink", "paid") == Tried(0, "", "")
     assert tried(tmp_path, "\n", "--sink", "paid", "--fold") == Tried(0, "", "")
 
 
 def test_an_empty_file_gives_what_is_said_of_no_rows(tmp_path: Path) -> None:
-    """A global aggregate has its row before there is any change."""
+    """Without changes, a global aggregate still prints its row."""
     job = JOB + '  counted: {mode: retract, sql: "SELECT COUNT(*) AS n, SUM(order_id) AS s FROM orders"}\n'
 
     every = tried(tmp_path, "", "--sink", "counted", job=job)
@@ -307,7 +310,7 @@ def test_an_empty_file_gives_what_is_said_of_no_rows(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_file_closes_windows_of_the_time_of_processing(tmp_path: Path) -> None:
-    """And lets out the rows of OVER that wait for the next batch; with --open they go on waiting."""
+    """The end of the file closes processing-time windows and emits waiting OVER rows, unless `--open` is given."""
     job = """
 job: clicks
 tables:

@@ -1,4 +1,4 @@
-"""Queries with a TTL in memory: what is written again lives on everywhere, what goes late is taken back."""
+"""Queries with a TTL in the in-memory engine: refreshes and late retractions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONCE_IN_A_WHILE = (0, 3_000, 6_000, 9_000)
 
 
 def clocked(folder: Path, sql: str) -> Clocked:
-    """A query over the tables."""
+    """Return a query over the tables."""
     return Clocked.of(job_of(folder, JOB.format(sql=sql)))
 
 
@@ -48,7 +48,7 @@ def clocked(folder: Path, sql: str) -> Clocked:
     ],
 )
 def test_a_row_that_is_written_again_and_again_does_not_expire_downstream(tmp_path: Path, sql: str) -> None:
-    """Whatever operator stands between, the copy of the last join is as young as the table's row."""
+    """Writing a row refreshes all its copies downstream, through any operator."""
     query = clocked(tmp_path, sql)
     query.batch(0, ("s", "+I", {"c": 1}), ("u", "+U", U))
     for now in ONCE_IN_A_WHILE:
@@ -58,7 +58,7 @@ def test_a_row_that_is_written_again_and_again_does_not_expire_downstream(tmp_pa
 
 
 def test_a_row_that_nobody_writes_expires_downstream(tmp_path: Path) -> None:
-    """Refreshes are for rows that are written, and not for others of the same key."""
+    """A row that is not written expires downstream, even if another row of its key is refreshed."""
     query = clocked(tmp_path, "SELECT u.k, r.b FROM u JOIN r ON u.a = r.b")
     query.batch(0, ("u", "+U", U | {"k": 2}))
     for now in ONCE_IN_A_WHILE:
@@ -68,7 +68,7 @@ def test_a_row_that_nobody_writes_expires_downstream(tmp_path: Path) -> None:
 
 
 def test_an_update_of_columns_that_nobody_reads_is_a_write(tmp_path: Path) -> None:
-    """Both halves of such an update are the same row behind the projection: they cancel, and refresh what they are."""
+    """An update of unused columns emits nothing but refreshes the row."""
     query = clocked(tmp_path, "SELECT v.k, r.b FROM v JOIN r ON v.a = r.b")
     row: dict[str, Any] = {"k": 1, "a": 1, "n": "0"}
     query.batch(0, ("v", "+I", row))
@@ -81,7 +81,7 @@ def test_an_update_of_columns_that_nobody_reads_is_a_write(tmp_path: Path) -> No
 
 
 def test_a_group_whose_rows_are_added_up_before_they_are_shuffled_is_refreshed(tmp_path: Path) -> None:
-    """Of many refreshes of a group one goes on, and the group lives."""
+    """A task sends one refresh per group, and the group does not expire."""
     query = clocked(tmp_path, "SELECT a, COUNT(*) AS c FROM (SELECT u.a FROM u JOIN s ON u.k < s.c) GROUP BY a")
     rows: list[Line] = [("u", "+U", U | {"k": number}) for number in range(50)]
     query.batch(0, ("s", "+I", {"c": 100}), *rows)
@@ -92,7 +92,7 @@ def test_a_group_whose_rows_are_added_up_before_they_are_shuffled_is_refreshed(t
 
 
 def test_without_a_ttl_nothing_is_refreshed(tmp_path: Path) -> None:
-    """No refresh moves in a plan without a TTL, and none leaves for the sink in one with a TTL."""
+    """Without a TTL no refresh is sent, and with one, none is sent to the sink."""
     seen: list[str] = []
 
     def watch(way: Exit, batch: Batch) -> None:
@@ -123,7 +123,7 @@ def test_without_a_ttl_nothing_is_refreshed(tmp_path: Path) -> None:
 def test_a_delete_of_a_row_that_has_expired_takes_back_its_results(
     tmp_path: Path, sql: str, left: Sequence[dict[str, Any]]
 ) -> None:
-    """It is joined with the partner that lives, and is not unmatched."""
+    """A delete of an expired row retracts its results, by a join with the live partner, and is not unmatched."""
     query = clocked(tmp_path, sql)
     lost: list[str] = []
     query.engine = MemoryEngine(query.sink, unmatched=lambda node, _: lost.append(node))
@@ -135,7 +135,7 @@ def test_a_delete_of_a_row_that_has_expired_takes_back_its_results(
 
 
 def test_without_a_ttl_a_delete_of_no_row_is_unmatched(tmp_path: Path) -> None:
-    """It changes nothing, and the policy for unmatched retractions decides."""
+    """Without a TTL, a delete of a missing row emits nothing and is unmatched."""
     lost: list[str] = []
     text = JOB.format(sql="SELECT v.k, r.b FROM v JOIN r ON v.a = r.b").replace("ttl: 10s\n", "")
     query = Clocked.of(job_of(tmp_path, text))

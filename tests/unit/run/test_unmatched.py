@@ -1,4 +1,4 @@
-"""Dead letters of retractions that found nothing: which table and record they name, and what of the row is known."""
+"""Dead letters of unmatched retractions: the table, the record and the known columns of the row."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ ORDER = {"order_id": 7, "customer": 3, "amount": None}
 
 
 def deleted(record: Any, row: dict[str, Any], seq: int) -> Rows:
-    """A retraction of one row."""
+    """Return the retraction of one row."""
     columns = {field.name: pa.array([row[field.name]], field.type) for field in record.arrow}
     return Rows(np.array([RowKind.DELETE], np.int8), np.array([seq]), codec.encode(record, columns))
 
 
 def letter(letters: UnmatchedLetters, lost: Changes) -> DeadLetter:
-    """The only one."""
+    """Return the only dead letter."""
     (payload,) = pickle.loads(pickle.dumps(letters))(lost).to_pylist()
     return DeadLetter.from_bytes(payload)
 
 
 def test_a_row_of_a_table_is_named_with_its_record() -> None:
-    """The topic, partition and offset that its seq holds, and the columns by the names they have in the table."""
+    """The dead letter of a table's row has the topic, partition and offset, and the table's column names."""
     names = scan("c", CUSTOMERS, "retract", select(CUSTOMERS, key=by(CUSTOMERS, "id"), side=1), "id")
     both = COUNTED.calc.output.concat(CUSTOMERS)
     join = PhysicalJoin("join_1", COUNTED, names, "inner", ROW_STATE, BY_KEY, both, None, calc=select(both))
@@ -66,7 +66,7 @@ def test_a_row_of_a_table_is_named_with_its_record() -> None:
 
 
 def test_a_row_of_one_of_several_inputs_has_no_origin() -> None:
-    """Who a row of a union came from is not known any more."""
+    """A row of a union has no source record in its dead letter."""
     union = PhysicalUnion(
         "union_1", (COUNTED, replace(COUNTED, node="scan_p", source=replace(COUNTED.source, topic="other")))
     )
@@ -79,7 +79,7 @@ def test_a_row_of_one_of_several_inputs_has_no_origin() -> None:
 
 
 def test_of_rows_that_were_added_up_the_group_is_known() -> None:
-    """A sum that is taken from a group without rows comes back unmatched, and its letter has the group's columns."""
+    """The unmatched retraction of a pre-aggregated row has the group's columns in its dead letter."""
     sums = add_up(spec_of(SPENT), calc.run(COUNTED.calc, deleted(ORDERS, ORDER, seq=1)))
     aggregate = operator(SPENDING)
     output = aggregate.process(Batch(sums), {name: MemoryStore() for name in aggregate.arrangements}, now=1)

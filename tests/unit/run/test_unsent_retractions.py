@@ -1,6 +1,7 @@
-"""Retractions of a table without a key that were never sent: counted once, told once, or fatal, as `unmatched` says.
+"""Retractions without an insertion in tables without a key: counted once, and reported once or fatal.
 
-What they must not do to a result, `tests/oracle/test_stray_retractions_oracle.py` shows.
+The job's `unmatched` setting decides. `tests/oracle/test_stray_retractions_oracle.py` tests that such retractions do
+not change a result.
 """
 
 from __future__ import annotations
@@ -42,27 +43,27 @@ sinks:
 GROUPS = "SELECT k, COUNT(*) AS n FROM a GROUP BY k"
 NOT_IN = "SELECT id FROM a WHERE k NOT IN (SELECT k FROM b)"
 STRAY = (RowKind.DELETE, {"id": 7, "k": 5})
-"""It agrees with the row that is there in the only column that `GROUPS` reads."""
+"""A retraction that agrees with the stored row only in the column that `GROUPS` reads."""
 
 
 def planned(
     folder: Path, sql: str, *, policy: str = "ignore", exact: str = "false", more: str = ""
 ) -> tuple[Job, PhysicalSink]:
-    """The job and its plan."""
+    """Return the job and its plan."""
     (folder / "job.yaml").write_text(JOB.format(policy=policy, exact=exact, more=more, sql=sql))
     job = load(folder / "job.yaml")
     return job, plan(job, "result")
 
 
 def rows(job: Job, table: str, *changes: tuple[RowKind, Mapping[str, int]], offset: int = 0) -> Rows:
-    """Changes of a table, of partition 3."""
+    """Return changes of a table, all in partition 3."""
     kinds = np.array([kind for kind, _ in changes], np.int8)
     seqs = (np.arange(offset, offset + len(changes)) << 16) + 3
     return Rows(kinds, seqs, encode(declared(job, table), [row for _, row in changes]))
 
 
 def test_a_stray_becomes_one_letter(tmp_path: Path) -> None:
-    """It names the record and what of the row was read for the query, and not the digest that found it out."""
+    """The dead letter names the record and has the columns that the query reads, without the row digest."""
     job, sink = planned(tmp_path, GROUPS)
     operators: dict[str, PhysicalOperator] = {node.node: node for node in stateful(sink)}
     letters: list[DeadLetter] = []
@@ -80,7 +81,7 @@ def test_a_stray_becomes_one_letter(tmp_path: Path) -> None:
 
 
 def test_a_stray_is_fatal_where_the_job_says_so(tmp_path: Path) -> None:
-    """`unmatched: fail` ends a trial at the batch of the stray, and not before."""
+    """`unmatched: fail` stops the run at the batch of the retraction and not before."""
     job, sink = planned(tmp_path, GROUPS, policy="fail")
     batches = [
         TrialBatch({"a": rows(job, "a", (RowKind.INSERT, {"id": 5, "k": 5}))}),
@@ -93,7 +94,7 @@ def test_a_stray_is_fatal_where_the_job_says_so(tmp_path: Path) -> None:
 
 
 def test_what_is_planned_again_for_a_not_in_counts_no_stray_again(tmp_path: Path) -> None:
-    """Its right side is planned three times, and finds the stray three times; one of them says so."""
+    """The right side of NOT IN is planned three times, but an unmatched retraction is counted once."""
     job, sink = planned(tmp_path, NOT_IN)
     counted: list[tuple[str, int]] = []
     engine = MemoryEngine(sink, unmatched=lambda node, lost: counted.append((node, len(lost))))
@@ -104,7 +105,7 @@ def test_what_is_planned_again_for_a_not_in_counts_no_stray_again(tmp_path: Path
 
 @pytest.mark.parametrize("sql", [GROUPS, "SELECT a.id FROM a JOIN b ON a.k = b.w", NOT_IN])
 def test_of_an_exact_table_rows_are_not_told_apart(sql: str, tmp_path: Path) -> None:
-    """If a table is exact, its rows get no digest, and no column is read for one."""
+    """Rows of an exact table get no digest, and no column is read for one."""
 
     def of_a(sink: PhysicalSink) -> PhysicalScan:
         return next(node for node in walk(sink) if isinstance(node, PhysicalScan) and node.source.table == "a")
@@ -117,7 +118,7 @@ def test_of_an_exact_table_rows_are_not_told_apart(sql: str, tmp_path: Path) -> 
 
 
 def test_nothing_behind_the_first_operator_knows_of_the_digest(tmp_path: Path) -> None:
-    """It has done its work there: what comes out is exact."""
+    """Only the first operator has the digest; its output is exact."""
     _, sink = planned(tmp_path, "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k)")
     scans: list[PhysicalNode] = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
     operators: list[PhysicalNode] = [node for node in walk(sink) if not isinstance(node, PhysicalScan | PhysicalSink)]
@@ -126,14 +127,14 @@ def test_nothing_behind_the_first_operator_knows_of_the_digest(tmp_path: Path) -
 
 
 def test_a_changed_table_does_not_run_over_digests_of_the_old_one(tmp_path: Path) -> None:
-    """A new column changes every digest, though nobody reads it: the fingerprint tells, and names the columns."""
+    """A new column changes every digest, so the fingerprint differs and names the column."""
     before = fingerprint(planned(tmp_path, GROUPS)[1])
     after = fingerprint(planned(tmp_path, GROUPS, more=", v: STRING")[1])
     assert differences(before, after) == ["scan_a.digest: none -> v STRING"]
 
 
 def test_equal_rows_have_equal_digests_and_others_have_not(tmp_path: Path) -> None:
-    """A digest has 16 bytes; the payload that it comes with has no trace of what was pruned."""
+    """Equal rows have equal digests of 16 bytes, and the payload does not contain the pruned columns."""
     job, sink = planned(tmp_path, GROUPS)
     given = [(RowKind.INSERT, {"id": number // 2, "k": 1}) for number in range(4)]
     (scan,) = (node for node in walk(sink) if isinstance(node, PhysicalScan))

@@ -1,4 +1,4 @@
-"""Waits for what is not the job's own: when they are told, and what of them status and metrics say."""
+"""Waits for external systems: log lines, status and metrics."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.clock import Clock
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock of its own."""
+    """A clock that the test sets."""
     return Clock(1000.0)
 
 
 @pytest.fixture
 def waiting(clock: Clock) -> Waiting:
-    """No wait yet."""
+    """A `Waiting` without a wait."""
     return Waiting(clock)
 
 
 def test_a_wait_is_told_after_five_seconds_and_every_thirty(
     waiting: Waiting, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And once more when it is over; what is shorter is not worth a word."""
+    """A wait is logged after about five seconds, then every 30 s and at its end; shorter waits are not logged."""
     caplog.set_level(logging.INFO, "rowkind")
     words = []
     waiting.before = lambda: words.append("before")
@@ -50,7 +50,7 @@ def test_a_wait_is_told_after_five_seconds_and_every_thirty(
 
 
 def test_a_wait_inside_of_another_for_the_same_is_one(waiting: Waiting, clock: Clock) -> None:
-    """It has lasted since the outer one began, and is over when that is."""
+    """Nested waits for the same system count as one, from the begin of the outer one to its end."""
     with waiting.on("kafka", "Kafka at y"):
         clock.now += 3
         with waiting.on("kafka", "Kafka at y"):
@@ -62,7 +62,7 @@ def test_a_wait_inside_of_another_for_the_same_is_one(waiting: Waiting, clock: C
 
 
 def test_what_has_lasted_when_it_becomes_known_counts(waiting: Waiting) -> None:
-    """A task on the way to say so has waited meanwhile."""
+    """A wait that is reported late counts from its start."""
     waiting.begin("registry", "the registry at x", seconds=7)
     waiting.begin("registry", "the registry at x", seconds=1, why="it hangs")
     assert waiting.seconds("registry") == 7
@@ -70,7 +70,7 @@ def test_what_has_lasted_when_it_becomes_known_counts(waiting: Waiting) -> None:
 
 
 def test_a_registry_is_asked_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing listens, where somebody has asked to stop, and after the job's own limit it is not."""
+    """A registry is retried until it answers, but not if nothing listens, on a stop request, or after the limit."""
     monkeypatch.setattr("rowkind.service.monitoring.waiting._RETRY_SECONDS", 0)
     errors = [RegistryUnreachableError("hangs", listens=True)] * 3
 

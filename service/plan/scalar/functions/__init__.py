@@ -1,4 +1,4 @@
-"""All scalar functions that a user can write, by name."""
+"""All scalar functions that users can call, by name."""
 
 from __future__ import annotations
 

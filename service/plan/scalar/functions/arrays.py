@@ -1,6 +1,6 @@
 """Functions that create arrays.
 
-Inside an array they treat NULL as Spark does: it equals itself, and sorts as the least value.
+Inside an array, NULL is treated as in Spark: it equals itself, and sorts as the least value.
 """
 
 from __future__ import annotations
@@ -30,20 +30,23 @@ def _array(arguments: Sequence[Typed]) -> Type:
 
 
 def _inner(arguments: Sequence[Typed]) -> Type:
-    """The type of the elements, or NULL."""
+    """The elements' type, or NULL."""
     return maybe(arguments[0].type.element)
 
 
 def with_element(array: Typed, value: Typed) -> tuple[str, str, Type]:
-    """Return an array and a value in an array type that holds both. Raises Refusal."""
+    """Convert an array and a value to an array type that can hold both; return both, and the type. Raises Refusal."""
     type_ = common(array.type, array_of(value.type))
     if type_ is None:
-        raise Refusal(f"the elements are {array.type.element.sql}, but the value is {value.type.sql}: write a CAST")
+        raise Refusal(
+            f"the array has elements of type {array.type.element.sql}, but the value has type {value.type.sql}: write "
+            "a CAST"
+        )
     return converted(array, type_).sql, converted(value, type_.element).sql, type_
 
 
 def _both(arguments: Sequence[Typed]) -> tuple[list[str], Type]:
-    """Return arrays in their common type. Raises Refusal."""
+    """Convert arrays to their common type; return them, and the type. Raises Refusal."""
     made, type_ = unite(arguments)
     return [value.sql for value in made], type_
 
@@ -103,7 +106,7 @@ def _repeated(arguments: Sequence[Typed]) -> Typed:
 
 
 def with_one_zero(value: Typed) -> str:
-    """Return DuckDB SQL for a value with -0.0 replaced by 0.0, as in Spark where equal elements become one."""
+    """Return DuckDB SQL for a value with -0.0 replaced by 0.0, as in Spark when it removes duplicate elements."""
 
     def plain(sql: str, type_: Type, _: Type) -> str:
         if types.is_nested(type_):
@@ -115,7 +118,7 @@ def with_one_zero(value: Typed) -> str:
 
 
 def once(array: str) -> str:
-    """Return DuckDB SQL for an array without duplicates: of equal elements, the first is kept."""
+    """Return DuckDB SQL for an array without duplicates; of equal elements, the first is kept."""
     each, place = variables(array, count=2)
     return f"list_filter({array}, lambda {each}, {place}: list_position({array}, {each}) = {place})"
 
@@ -170,16 +173,16 @@ def _slice(arguments: Sequence[Typed]) -> str:
 
 
 def _sorted(arguments: Sequence[Typed], *, nulls: bool = True) -> str:
-    """Return the sorted array. NULLs come last; in ascending order they come first if `nulls`."""
+    """Return SQL for the sorted array. NULLs come last; if `nulls` is set, they come first in ascending order."""
     array, *direction = arguments
     if family(array.type.element) is None:
-        raise Refusal(f"{array.type.element.sql} has no order: make an array of the values to sort by")
+        raise Refusal(f"values of type {array.type.element.sql} have no order: make an array of the values to sort by")
     up, down = (_in_order(array, word, first=nulls and word == "ASC") for word in ("ASC", "DESC"))
     return f"(CASE WHEN {direction[0].sql} THEN {up} WHEN NOT {direction[0].sql} THEN {down} END)" if direction else up
 
 
 def _in_order(array: Typed, word: str, *, first: bool) -> str:
-    """Return the array sorted by DuckDB.
+    """Return SQL for the array sorted by DuckDB.
 
     DuckDB puts -0.0 before 0.0. In Spark they are equal and keep their order.
     """
@@ -197,14 +200,14 @@ def _in_order(array: Typed, word: str, *, first: bool) -> str:
 
 
 def _extreme(word: str) -> Callable[[Sequence[Typed]], str]:
-    """Return a writer for the least or the greatest element, the first one if several are equal."""
+    """Return a function that writes SQL for the minimum or maximum element; of equal elements, it takes the first."""
 
     def write(arguments: Sequence[Typed]) -> str:
         (array,) = arguments
         if family(array.type.element) == "float":
             return f"({_in_order(array, 'ASC' if word == 'min' else 'DESC', first=False)})[1]"
         if family(array.type.element) is None:
-            raise Refusal(f"{array.type.element.sql} cannot be compared")
+            raise Refusal(f"values of type {array.type.element.sql} cannot be compared")
         return f"list_{word}({array.sql})"
 
     return write
@@ -241,7 +244,10 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
     if any(array.type.kind != "array" for array in arrays):
         raise Refusal("ARRAYS_ZIP takes arrays")
     if len({name.lower() for name in names}) < len(names) or any(name.startswith("col") for name in names):
-        raise Refusal("the fields are named after the zipped columns: use ZIP_WITH, or name the columns first")
+        raise Refusal(
+            "ARRAYS_ZIP takes columns with different names, which become the field names: use ZIP_WITH, or name the "
+            "columns first"
+        )
     (pair,) = variables(*(array.sql for array in arrays))
     fields = ", ".join(f"'{name}': {pair}[{place}]" for place, name in enumerate(names, 1))
     sql = f"list_transform(list_zip({', '.join(array.sql for array in arrays)}), lambda {pair}: {{{fields}}})"

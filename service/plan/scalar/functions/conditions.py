@@ -1,4 +1,4 @@
-"""Functions that choose a value."""
+"""Functions that choose a value by a condition, and tests for NULL."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _decode(arguments: Sequence[Typed]) -> str:
 
 
 def _first(arguments: Sequence[Typed]) -> Type:
-    """The type of the argument, or NULL."""
+    """The argument's type, or NULL."""
     return maybe(arguments[0].type)
 
 

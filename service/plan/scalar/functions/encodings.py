@@ -1,4 +1,4 @@
-"""Checksums and encodings of bytes. A text stands for its UTF-8 bytes."""
+"""Checksums and encodings of bytes. Text is first encoded as UTF-8."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _sha2(arguments: Sequence[Typed]) -> str:
 
 
 def _hashed(algorithm: str, result: Type) -> Callable[[Sequence[Typed]], str]:
-    """Return a writer that hashes the values one after the other, starting with seed 42.
+    """Return a function that writes SQL for hashing the values one after the other, starting with seed 42.
 
     A NULL leaves the hash unchanged.
     """
@@ -85,7 +85,7 @@ def _to_binary(*, tried: bool) -> Callable[[Sequence[Typed]], str]:
 
 
 def _both(names: str, gives: Type, template: str, note: str = "") -> tuple[ScalarFunction, ...]:
-    """Return the same function for text and for bytes."""
+    """Return a function's entries for text and for bytes."""
     write = _of_bytes(template)
     return tuple(ScalarFunction(names, kind, gives, write, note) for kind in ("text", "binary"))
 

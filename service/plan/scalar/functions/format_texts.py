@@ -1,6 +1,6 @@
-"""Formats of FORMAT_STRING: the forms of Java's `Formatter` that have the same meaning for every value.
+"""The formats of FORMAT_STRING: the conversions of Java's `Formatter` that have the same meaning for every value.
 
-A format is parsed when the query is planned, and each `%` becomes a piece of DuckDB SQL.
+A format is parsed when the query is planned, and each `%` conversion is translated to DuckDB SQL.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def write(arguments: Sequence[Typed]) -> str:
         taken += not number
         place = int(number) if number else taken
         if not 1 <= place <= len(values):
-            raise Refusal(f"the format {text!r} refers to more values than the number after it, {len(values)}")
+            raise Refusal(f"the format {text!r} refers to more values than the {len(values)} that follow it")
         pieces.append(_padded(_one(values[place - 1], letter, flags, digits, found[0]), flags, width, letter))
     return f"({' || '.join(pieces)})" if pieces else "''"
 
 
 def _one(value: Typed, letter: str, flags: str, digits: str | None, form: str) -> str:
-    """Return a value as text, `null` if it is NULL."""
+    """Return SQL for a value as text; NULL becomes `null`."""
     kind = family(value.type)
     if letter == "s" and not set(flags) & set("0,+") and digits is None and kind in _AS_TEXT:
         text = cast(value.sql, value.type, STRING)
@@ -72,7 +72,7 @@ _AS_TEXT = ("string", "integer", "float", "boolean", "null")
 
 
 def _fixed(value: Typed, digits: int, *, grouped: bool) -> str:
-    """Return the value with this many digits after the decimal point, rounded half up from its written form."""
+    """Return SQL for a value with this many digits after the decimal point, rounded half up from its written form."""
     sql = value.sql
     text = cast(sql, value.type, STRING)
     plain = f"spark_fixed({text}, {digits}, {'TRUE' if grouped else 'FALSE'})"
@@ -82,7 +82,7 @@ def _fixed(value: Typed, digits: int, *, grouped: bool) -> str:
 def _padded(text: str, flags: str, width: str | None, letter: str) -> str:
     if width is None:
         if "-" in flags or "0" in flags:
-            raise Refusal("the flags - and 0 need a width")
+            raise Refusal("in a format, the flags - and 0 need a width")
         return f"({text})"
     spaces = f"repeat(' ', greatest({width} - spark_units({text}), 0))"
     if "-" in flags:

@@ -1,7 +1,7 @@
-"""A scalar function: its names, its parameters, its result type, and how it is written in DuckDB SQL.
+"""Scalar functions: their names, parameters and result types, and how they are written in DuckDB SQL.
 
-A function's line in a table is also its documentation, which `reference` prints. Several functions may share a name if
-their parameters differ; the first one that accepts the arguments is called.
+A function's entry in a table is also its documentation, from which the function reference is generated. Several
+functions may share a name if their parameters differ; the first one that accepts the arguments is called.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from rowkind.service.plan.scalar.types import (
 )
 
 ResultType = Type | Callable[[Sequence[Typed]], Type] | str
-"""The type of the result. A nullable type may always be NULL; any other result is NULL if an argument is NULL. A text
-describes the type if the function that writes the SQL decides it."""
+"""A result's type. If the type is nullable, the result may be NULL for any arguments; otherwise, it is NULL only if an
+argument is NULL. A string only describes the type; the function that writes the SQL decides it."""
 
 Write = str | Callable[[Sequence[Typed]], "str | Typed"]
 """DuckDB SQL with {0}, {1}, … for the arguments and {all} for all of them, or a function that writes it. A function
@@ -46,9 +46,9 @@ class ScalarFunction:
     """A scalar function.
 
     - `names`: its names, separated by spaces.
-    - `takes`: the kinds of its parameters (`KINDS`), separated by commas. The last may be followed by `...` for one or
-      more of the kind.
-    - `keeps_null`: whether the result is NULL if an argument is NULL. If not, `gives` alone decides.
+    - `takes`: the kinds of its parameters (`KINDS`), separated by commas. `...` after the last kind means one or more
+      arguments of that kind.
+    - `keeps_null`: whether the result is NULL if an argument is NULL. If not, only `gives` says whether it may be NULL.
     - `note`: differences from Spark or Flink, and restrictions.
     - `close`: whether the last digit of a DOUBLE may differ from Spark's, because a different library computes it.
     """
@@ -63,7 +63,7 @@ class ScalarFunction:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of the parameters, one each; a repeated kind ends in `...`."""
+        """The parameters' kinds; a kind that may be repeated ends in `...`."""
         return self.takes.split(", ") if self.takes else []
 
     def takes_count(self, count: int) -> bool:
@@ -76,7 +76,7 @@ class ScalarFunction:
         return self.kinds[min(number, len(self.kinds) - 1)].removesuffix("...")
 
     def call(self, arguments: Sequence[Typed]) -> Typed:
-        """Call the function with arguments that are of its kinds."""
+        """Compile a call with arguments that the parameters' kinds have accepted."""
         texts = [argument.sql for argument in arguments]
         sql = self.sql.format(*texts, all=", ".join(texts)) if isinstance(self.sql, str) else self.sql(arguments)
         if isinstance(sql, Typed):
@@ -90,8 +90,7 @@ class ScalarFunction:
 class Function(Typed):
     """A lambda (->) as an argument.
 
-    `apply` takes the types of the arguments, and returns the lambda's parameters, as many as it has, and its body. It
-    raises Refusal.
+    `apply` takes the types of the lambda's arguments, and returns its parameters and its body. It raises Refusal.
     """
 
     apply: Callable[[Sequence[Type]], tuple[str, Typed]] = lambda _: ("", Typed("NULL", NULL))
@@ -99,7 +98,10 @@ class Function(Typed):
 
 @dataclass(frozen=True)
 class ParameterKind:
-    """What a parameter accepts: `accept` converts an argument, or returns None to reject it; `words` is its name."""
+    """A kind of parameter: `accept` converts an argument, or returns None to reject it.
+
+    In messages, `words` is the kind's name, and `advice` follows at the end.
+    """
 
     words: str
     accept: Callable[[exp.Expr, Typed], Typed | None]
@@ -107,9 +109,9 @@ class ParameterKind:
 
 
 def _of(wanted: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | None]:
-    """Accept values of some families, converted to a type.
+    """Return a function that accepts values of some families, and converts them to a type.
 
-    A text literal is read as a date or time if one is wanted.
+    A string literal is read as a date or time if one is wanted.
     """
 
     def accept(node: exp.Expr, value: Typed) -> Typed | None:
@@ -124,7 +126,7 @@ def _of(wanted: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | Non
 
 
 def _keep(null: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | None]:
-    """Accept values of some families unchanged."""
+    """Return a function that accepts values of some families, and leaves them unchanged."""
 
     def accept(_: exp.Expr, value: Typed) -> Typed | None:
         found = family(value.type)
@@ -136,7 +138,7 @@ def _keep(null: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | Non
 def _int(_: exp.Expr, value: Typed) -> Typed | None:
     if family(value.type) == "null":
         return converted(value, INT)
-    # As CAST(… AS INT), which fails for numbers of more than 32 bits.
+    # Like CAST(… AS INT), this fails for numbers of more than 32 bits.
     return converted(value, INT) if family(value.type) == "integer" else None
 
 
@@ -176,16 +178,16 @@ def _decimal(_: exp.Expr, value: Typed) -> Typed | None:
 _NUMBERS = ("integer", "decimal", "float")
 KINDS: Mapping[str, ParameterKind] = {
     "text": ParameterKind("text", _of(STRING, "string"), ": write CAST(… AS STRING)"),
-    "'text'": ParameterKind("a text literal", _literal(STRING), ", so that it can be checked in advance"),
+    "'text'": ParameterKind("a string literal", _literal(STRING), ": the value must be known in advance"),
     "int": ParameterKind("an INT", _int),
-    "'int'": ParameterKind("a number literal", _literal(INT), ", because the result's type depends on it"),
+    "'int'": ParameterKind("a number literal", _literal(INT), ": the result's type depends on it"),
     "bigint": ParameterKind("an integer", _of(BIGINT, "integer")),
     "integer": ParameterKind("an integer", _keep(INT, "integer")),
     "decimal": ParameterKind("a decimal", _decimal),
     "double": ParameterKind("a number", _of(DOUBLE, *_NUMBERS)),
     "float": ParameterKind("a DOUBLE or FLOAT", _keep(DOUBLE, "float")),
     "number": ParameterKind("a number", _keep(DOUBLE, *_NUMBERS)),
-    "boolean": ParameterKind("a condition", _of(BOOLEAN, "boolean"), ": compare it with something"),
+    "boolean": ParameterKind("a condition", _of(BOOLEAN, "boolean"), ": write a comparison"),
     "binary": ParameterKind("bytes", _of(BINARY, "binary")),
     "date": ParameterKind("a date", _of(DATE, "date", "timestamp", "local"), ": write CAST(… AS DATE)"),
     "timestamp": ParameterKind(
@@ -217,13 +219,16 @@ KINDS: Mapping[str, ParameterKind] = {
         )
     },
 }
-"""The kinds of parameters. A kind in quotes takes a literal only."""
+"""The kinds of parameters. A kind in quotes accepts only literals."""
 
 
 def call(
     compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr], known: Sequence[ScalarFunction]
 ) -> Typed:
-    """Compile a call of one of the functions that share a name. Raises Refusal."""
+    """Compile a call of the first function in `known`, all of which share a name, that accepts the arguments.
+
+    Raises Refusal.
+    """
     fitting = [function for function in known if function.takes_count(len(parts))]
     if not fitting:
         raise Refusal(f"{name} takes {' or '.join(signature(each) for each in known)}", node)
@@ -252,7 +257,7 @@ def call(
     number, kind = wrong
     if len(fitting) == 1:
         given = values[number].type.sql
-        raise Refusal(f"expected {kind.words}, but this is {given}{kind.advice}", parts[number])
+        raise Refusal(f"expected {kind.words}, got {given}{kind.advice}", parts[number])
     given = ", ".join(value.type.sql for value in values)
     raise Refusal(
         f"{name} takes {' or '.join(signature(each) for each in fitting)}, but the arguments are ({given})", node
@@ -260,15 +265,15 @@ def call(
 
 
 def signature(function: ScalarFunction) -> str:
-    """Return the parameters of a function as a user reads them."""
+    """Return a function's parameters as messages show them."""
     return f"({function.takes})"
 
 
 def widest(arguments: Sequence[Typed]) -> Type:
-    """The type of the first argument."""
+    """The first argument's type."""
     return arguments[0].type.required
 
 
 def maybe(type_: Type) -> Type:
-    """Return the type of a result that may be NULL whatever the arguments are."""
+    """Return the type of a result that may be NULL regardless of the arguments."""
     return with_null(type_, nullable=True)

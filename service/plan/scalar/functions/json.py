@@ -38,7 +38,7 @@ def _found(arguments: Sequence[Typed]) -> str:
 
 
 def _strict(text: str) -> str:
-    """Return SQL for whether DuckDB reads a text as JSON exactly as Spark does.
+    """Return SQL that tests whether DuckDB reads a text as JSON exactly as Spark does.
 
     DuckDB also accepts NaN, infinity and trailing commas, and writes numbers with many digits differently.
     """
@@ -84,7 +84,7 @@ def _written(arguments: Sequence[Typed]) -> str:
 
 
 def written(sql: str, type_: Type) -> str:
-    """Return DuckDB SQL for a value as JSON text. NULL fields of structs are left out; a NULL value is NULL."""
+    """Return DuckDB SQL for a value as JSON text. NULL fields of structs are omitted; a NULL value stays NULL."""
     match type_.kind:
         case "record":
             fields = [
@@ -128,11 +128,11 @@ def _plain(sql: str, type_: Type) -> str:
     return text
 
 
-_FIELDS = "Fields that are NULL are left out."
+_FIELDS = "Fields that are NULL are omitted."
 _SCHEMA = (
     "Like from_json with its default options: values that do not fit are NULL, as are all fields of a "
     "struct if the text is not JSON. Field names are case-sensitive. Dates and times are not supported: read "
-    "STRING, and CAST."
+    "them as STRING, and cast them."
 )
 
 FUNCTIONS = (
@@ -141,7 +141,7 @@ FUNCTIONS = (
         "text, 'text'",
         maybe(STRING),
         _found,
-        "Paths without *.",
+        "Paths cannot contain *.",
     ),
     ScalarFunction(
         "JSON_ARRAY_LENGTH",

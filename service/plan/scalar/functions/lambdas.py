@@ -15,7 +15,7 @@ from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, array_of, fa
 
 
 def _applied(function: Typed, *arguments: Type) -> tuple[list[str], Typed]:
-    """Return the names of all parameters, and the body."""
+    """Return a lambda's parameter names, and its body."""
     assert isinstance(function, Function), "the parameter's kind accepts only lambdas"
     names, body = function.apply([with_null(each, nullable=True) for each in arguments])
     return names.split(", "), body
@@ -23,18 +23,18 @@ def _applied(function: Typed, *arguments: Type) -> tuple[list[str], Typed]:
 
 def _condition(body: Typed) -> str:
     if family(body.type) not in ("boolean", "null"):
-        raise Refusal(f"the function returns {body.type.sql}, not a condition: compare it with something")
+        raise Refusal(f"the lambda returns {body.type.sql}, not a condition: write a comparison")
     return converted(body, BOOLEAN).sql
 
 
 def _known(body: Typed) -> Typed:
     if family(body.type) == "null":
-        raise Refusal("the function always returns NULL, which has no type: write CAST(NULL AS …)")
+        raise Refusal("the lambda always returns NULL, which has no type: write CAST(NULL AS …)")
     return body
 
 
 def _let(values: Mapping[str, str], body: str) -> str:
-    """Return DuckDB SQL for a body in which names stand for values.
+    """Return DuckDB SQL for a body in which names are bound to values.
 
     DuckDB can bind a name only as the parameter of a lambda over a list, so each value becomes a list of one element.
     """
@@ -44,7 +44,7 @@ def _let(values: Mapping[str, str], body: str) -> str:
 
 
 def _of_element(array: Typed, function: Typed) -> tuple[str, Mapping[str, str], Typed]:
-    """Return the parameters of a lambda over an element (and its index), the values of its names, and its body."""
+    """Return a lambda's parameters for an element and its index, the values bound to its names, and its body."""
     (each, *index), body = _applied(function, array.type.element, INT)
     if not index:
         return each, {}, body
@@ -68,7 +68,7 @@ def _filtered(arguments: Sequence[Typed]) -> Typed:
 
 
 def _decided(arguments: Sequence[Typed], *, by: bool) -> Typed:
-    """Return EXISTS (`by`) or FORALL.
+    """Compile EXISTS if `by` is set, otherwise FORALL.
 
     EXISTS is TRUE and FORALL is FALSE if one element decides it. Otherwise the result is NULL if an element is unknown.
     """
@@ -87,12 +87,14 @@ def _folded(arguments: Sequence[Typed]) -> Typed:
     array, start, merge, *finish = arguments
     type_ = start.type.required
     if family(type_) == "null":
-        raise Refusal("the start is NULL, which has no type: write CAST(NULL AS …)")
+        raise Refusal("the start value is NULL, which has no type: write CAST(NULL AS …)")
     names, body = _applied(merge, type_, array.type.element)
     if len(names) < 2:
-        raise Refusal("the second function must have two parameters: the accumulator and an element")
+        raise Refusal("the first lambda must have two parameters: the accumulator and an element")
     if body.type.required != type_:
-        raise Refusal(f"the start is {type_.sql}, but the function returns {body.type.sql}: write a CAST on the start")
+        raise Refusal(
+            f"the start value has type {type_.sql}, but the lambda returns {body.type.sql}: cast the start value"
+        )
     left, right = variables(array.sql, start.sql, body.sql, *names, count=2)
     name, nothing = types.duckdb(type_), f"CAST(NULL AS {types.duckdb(array.type.element)})"
     # DuckDB can reduce a list only to a value of the list's element type.
@@ -114,9 +116,7 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
     left, right, function = arguments
     names, body = _applied(function, left.type.element, right.type.element)
     if len(names) < 2:
-        raise Refusal(
-            "the function must have two parameters: an element of the first array, and one of the second array"
-        )
+        raise Refusal("the lambda must have two parameters: an element of the first array, and one of the second array")
     (pair,) = variables(left.sql, right.sql, body.sql, *names)
     a, b = names
     made = _let({a: f"{pair}[1]", b: f"{pair}[2]"}, _known(body).sql)
@@ -127,10 +127,10 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
 
 
 def _of_entry(map_: Typed, function: Typed) -> tuple[str, str, Typed]:
-    """Return the name of an entry, and the result of a lambda over its key and value in DuckDB SQL."""
+    """Return a parameter name for an entry, and a lambda's result for the entry's key and value, in DuckDB SQL."""
     names, body = _applied(function, STRING, map_.type.element)
     if len(names) < 2:
-        raise Refusal("the function must have two parameters: a key and its value")
+        raise Refusal("the lambda must have two parameters: a key and its value")
     (entry,) = variables(map_.sql, body.sql, *names)
     key, value = names
     made = _let({key: f"{entry}.key", value: f"{entry}.value"}, body.sql)
@@ -174,7 +174,7 @@ def _zipped_maps(arguments: Sequence[Typed]) -> Typed:
     names, body = _applied(function, STRING, left.type.element, right.type.element)
     if len(names) < 3:
         raise Refusal(
-            "the function must have three parameters: the key, its value in the first map, and its value in the second"
+            "the lambda must have three parameters: the key, its value in the first map, and its value in the second"
         )
     (key,) = variables(left.sql, right.sql, body.sql, *names)
     inner = (key, f"map_extract({left.sql}, {key})[1]", f"map_extract({right.sql}, {key})[1]")

@@ -23,7 +23,7 @@ def _keys(type_: Type) -> None:
 
 def _map(arguments: Sequence[Typed]) -> Typed:
     if len(arguments) % 2:
-        raise Refusal("MAP needs a value after each key")
+        raise Refusal("MAP takes alternating keys and values, but the last key has no value")
     keys, values = listed(arguments[0::2]), listed(arguments[1::2])
     _keys(keys.type.element)
     return Typed(f"map({keys.sql}, {values.sql})", map_of(values.type.element))
@@ -41,7 +41,7 @@ def _of_entries(arguments: Sequence[Typed]) -> Typed:
     (entries,) = arguments
     fields = entries.type.element.fields
     if len(fields) != 2:
-        raise Refusal("each entry must be a STRUCT of a key and a value")
+        raise Refusal("each entry of MAP_FROM_ENTRIES must be a STRUCT of a key and a value")
     _keys(fields[0].type)
     array = entries.sql
     sql = f"(CASE WHEN len({array}) = list_count({array}) THEN map_from_entries({array}) END)"
@@ -54,7 +54,7 @@ def _entries(arguments: Sequence[Typed]) -> Type:
 
 
 def _values(arguments: Sequence[Typed]) -> Type:
-    """ARRAY of the values."""
+    """ARRAY of the map's values."""
     return array_of(arguments[0].type.element)
 
 
@@ -85,7 +85,7 @@ def _struct(arguments: Sequence[Typed]) -> Typed:
     names = [name.literal for name in arguments[0::2]]
     values = arguments[1::2]
     if None in names:
-        raise Refusal("the name of a field must be a literal")
+        raise Refusal("a field's name must be a string literal")
     try:
         Record.of({str(name): "INT" for name in names})
     except SchemaError as error:

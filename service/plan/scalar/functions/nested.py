@@ -1,4 +1,4 @@
-"""Functions that read arrays and maps and return a number, a text, a condition or an element."""
+"""Functions that read arrays and maps, and return a number, text, a condition or an element."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, arra
 
 
 def _element(arguments: Sequence[Typed]) -> Type:
-    """The type of the elements, or NULL."""
+    """The elements' type, or NULL."""
     found = arguments[0].type.element
     return maybe(found if family(found) is None else canonical(found))
 
 
 def _comparable(arguments: Sequence[Typed]) -> str:
-    """Return the searched value in the type of the elements."""
+    """Return SQL for the value to search for, converted to the elements' type."""
     element = arguments[0].type.element
     if family(element) is None:
-        raise Refusal(f"{element.sql} cannot be compared")
+        raise Refusal(f"values of type {element.sql} cannot be compared")
     (_, wanted), type_ = (
         unite([Typed("", canonical(element)), arguments[1]]) if family(element) != "null" else ([], element)
     )
     if type_ != canonical(element).required:
-        raise Refusal(f"the elements are {element.sql}: write a CAST on the other value")
+        raise Refusal(f"the array has elements of type {element.sql}: cast the other value to this type")
     return str(wanted.sql)
 
 
@@ -58,7 +58,7 @@ def _joined(arguments: Sequence[Typed]) -> str:
 
 
 def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:
-    """Return a writer for an element by its number; it fails if there is no such element."""
+    """Return a function that writes SQL for the element at an index; the SQL fails if there is no such element."""
 
     def write(arguments: Sequence[Typed]) -> str:
         array, number = (argument.sql for argument in arguments)

@@ -1,4 +1,4 @@
-"""TO_CHAR and TO_NUMBER: numbers as text in a format of 9 and 0, and back.
+"""TO_CHAR and TO_NUMBER: convert numbers to text and back, by a format of the digits 9 and 0.
 
 A format is checked when the query is planned. Formats with currency or signs are refused, because Spark's output for
 them is unexpected.
@@ -37,7 +37,7 @@ def _text_of_bytes(arguments: Sequence[Typed]) -> str:
     known = {"hex": "hex({0})", "base64": "to_base64({0})", "utf-8": "decode({0})"}
     template = known.get(str(format_.literal).lower())
     if template is None:
-        raise Refusal(f"the format of bytes must be one of {', '.join(known)}")
+        raise Refusal(f"the format for bytes must be one of {', '.join(known)}")
     return template.format(value.sql)
 
 

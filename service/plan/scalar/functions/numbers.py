@@ -1,6 +1,6 @@
 """Functions on numbers.
 
-DOUBLE functions of the C library may differ from Java in the last digit.
+The results of the C library's DOUBLE functions may differ from Java's in the last digit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _decimal(precision: int, scale: int) -> Type:
 
 
 def _rounding(word: str) -> Callable[[Sequence[Typed]], str]:
-    """Return a writer for ROUND (half away from zero) or BROUND (half to even)."""
+    """Return a function that writes SQL for ROUND (half away from zero) or BROUND (half to even)."""
 
     def write(arguments: Sequence[Typed]) -> str:
         value = arguments[0]
@@ -84,12 +84,12 @@ def _of_two(sign: str, *, strict: bool) -> Callable[[Sequence[Typed]], Typed]:
 
 
 def _remainder_type(arguments: Sequence[Typed]) -> Type:
-    """The common type, or a decimal with the digits it needs."""
+    """The common type, or a decimal with as many digits as the remainder needs."""
     return calculated("%", *arguments).type
 
 
 def _tried(arguments: Sequence[Typed]) -> Type:
-    """The type that the operator returns, or NULL."""
+    """The operator's result type, or NULL."""
     return maybe(calculated("+", *arguments).type)
 
 

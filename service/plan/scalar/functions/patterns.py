@@ -1,4 +1,4 @@
-"""Regular expressions: literals that are checked and translated from Java's syntax to RE2's."""
+"""Functions on regular expressions, which are literals: checks them, and translates Java's syntax to RE2's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SYNTAX = (
 
 
 def translated(pattern: str, *, whole_end: bool = False) -> str:
-    """Translate a Java pattern to RE2 syntax; with `whole_end`, `$` also matches before a final line break.
+    """Translate a Java pattern to RE2 syntax. If `whole_end` is set, `$` also matches before a final line break.
 
     Raises Refusal.
     """
@@ -73,7 +73,7 @@ def _escape(text: str, pattern: str, *, inside: bool = False) -> str:
 
 
 def _fits_nothing(pattern: str) -> bool | None:
-    """Return whether the pattern matches an empty text in RE2; None if RE2 does not accept it."""
+    """Return whether a pattern matches empty text in RE2; None if RE2 does not accept the pattern."""
     import pyarrow as pa  # noqa: PLC0415 -- few queries have a pattern; others do not load it in `rowkind check`
     import pyarrow.compute as pc  # noqa: PLC0415 -- as above
 
@@ -87,15 +87,18 @@ def _checked(value: Typed, *, empty: bool = True) -> str:
     pattern = str(value.literal)
     found = translated(pattern, whole_end=False)
     if not empty and _fits_nothing(found):
-        raise Refusal(f"the pattern {pattern!r} also matches empty text, for which Java and RE2 find different places")
+        raise Refusal(
+            f"the pattern {pattern!r} is not supported: it also matches empty text, which Java and RE2 find in "
+            "different places"
+        )
     return text_literal(found)
 
 
 def plain_text(pattern: str) -> str:
-    """Return the only text that a pattern matches, as DuckDB SQL. Raises Refusal if it matches other texts or none."""
+    """Return the only text that a pattern matches, as DuckDB SQL. Raises Refusal if there is not exactly one."""
     plain = re.sub(r"\\([^A-Za-z0-9])|\[([^\\^\]\[&])\]", lambda found: f"\\{found[1] or found[2]}", pattern)
     if re.search(r"(?<!\\)(?:\\\\)*[\^$.|?*+()\[\]{}]|\\[A-Za-z0-9]|(?<!\\)(?:\\\\)*\\$", plain) or not plain:
-        raise Refusal(f"{pattern!r} can match more than one text, and must be plain text here")
+        raise Refusal(f"the pattern {pattern!r} can match more than one text, but it must be plain text here")
     return text_literal(re.sub(r"\\(.)", r"\1", plain, flags=re.DOTALL))
 
 
@@ -159,7 +162,7 @@ def _all(arguments: Sequence[Typed]) -> str:
 def _place(arguments: Sequence[Typed]) -> str:
     """Return SQL for the position of the first match, 0 if there is none.
 
-    The first match is the one with the shortest text before it.
+    The first match is the match with the shortest text before it.
     """
     text, pattern = arguments[:2]
     found = translated(str(pattern.literal))

@@ -1,21 +1,21 @@
-"""Functions of Spark, Flink and other systems that are refused, with the reason or the replacement."""
+"""Functions of Spark, Flink and other systems that are refused, each with the reason or the replacement."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_CLOCK = "it would return another value when the row is retracted; use a time that is a column of the row"
-_CHANCE = "it would return another value when the row is retracted; compute it in the producer"
+_CLOCK = "it would return a different value when the row is retracted; use a time that is a column of the row"
+_CHANCE = "it would return a different value when the row is retracted; compute it in the producer"
 _ENVIRONMENT = "it depends on the session, not on the row"
-_SKETCH = "a sketch is in the format of a JVM library; write the exact aggregate, or APPROX_COUNT_DISTINCT"
-_FOREIGN = "the format of a topic is declared by its schema; other formats cannot be read from a column"
+_SKETCH = "sketches have the format of a JVM library; write the exact aggregate, or APPROX_COUNT_DISTINCT"
+_FOREIGN = "a topic's format is declared by its schema; other formats cannot be read from a column"
 _XML = "XML must be parsed in the producer; send the fields, or JSON"
-_VARIANT = "there is no type VARIANT; read JSON by GET_JSON_OBJECT or FROM_JSON, and write it by TO_JSON"
+_VARIANT = "there is no type VARIANT; read JSON with GET_JSON_OBJECT or FROM_JSON, and write it with TO_JSON"
 _PLACE = "there are no geometry types"
 _JVM = "there is no JVM where expressions are evaluated"
 _KEYS = "secret keys do not belong in SQL"
-_STOP = "a query cannot stop itself; write a WHERE, or check the data in the producer"
-_ROWS = "it returns several rows for one"
+_STOP = "a query cannot stop itself; filter in WHERE, or check the data in the producer"
+_ROWS = "it returns several rows for one row"
 _TIME = "the type TIME is turned off in Spark; send a TIMESTAMP, or microseconds"
 _SCHEMA = (
     "it depends on the plan, not on the row; `rowkind explain` shows types, and FROM_JSON takes a schema as a literal"
@@ -42,7 +42,7 @@ SENSELESS = frozenset(
         _SCHEMA,
     )
 )
-"""Reasons why a function has no meaning in a query whose result is kept up to date, or none without the JVM."""
+"""Reasons why a function makes no sense in a query whose result is kept up to date, or cannot run without the JVM."""
 
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -130,7 +130,7 @@ REFUSED: Mapping[str, str] = {
     "IS_DECIMAL": "write TRY_CAST(text AS DOUBLE) IS NOT NULL",
     "ELEMENT": "write ELEMENT_AT(array, 1)",
     "COLLECT": "write COLLECT_LIST(value), or group by the value as well and write COUNT(*)",
-    "CURRENT_WATERMARK": "it would return another value when the row is retracted; compare with a time column",
+    "CURRENT_WATERMARK": "it would return a different value when the row is retracted; compare with a time column",
     "GENERATE_SERIES": "write SEQUENCE(from, to) for an array, and EXPLODE around it for rows",
     "STRING_TO_ARRAY": "write SPLIT(text, pattern)",
     "TIMESTAMP_DIFF": "write TIMESTAMPDIFF(unit, from, to)",

@@ -1,4 +1,4 @@
-"""Functions on text. A position counts code points, from 1."""
+"""Functions on text. Positions count code points, starting at 1."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _joined(arguments: Sequence[Typed]) -> str:
 
 
 def _substring(arguments: Sequence[Typed]) -> str:
-    """Return a plain substring if it is known to start within the text.
+    """Return SQL for a substring, using DuckDB's own function if no position is negative or computed.
 
-    As in Spark, position 0 is the first character, too.
+    As in Spark, position 0 is also the first character.
     """
     text, start, *length = arguments
     numbers = [str(each.literal) for each in (start, *length)]

@@ -1,4 +1,4 @@
-"""Translates Spark's patterns of dates and times into DuckDB's formats.
+"""Translates Spark's patterns for dates and times into DuckDB's formats.
 
 A pattern is checked when the query is planned. A regular expression checks the text for each letter, because DuckDB
 accepts more than Spark does.
@@ -28,15 +28,15 @@ _FIELDS: dict[str, tuple[str, str | None]] = {
 _FAR_YEAR = r"(\+\d{5,6}|-\d{4,6})"
 """Years that are not written with four digits."""
 
-"""In `_FIELDS`: the DuckDB format of each run of letters, and the texts that Spark reads for it; None if the letters
-can only be written."""
+"""In `_FIELDS`: the DuckDB format for each run of letters, and a pattern for the text that Spark reads for it. The
+pattern is None if the letters can be used only for writing."""
 
 
 def write(moment: str, pattern: str) -> str:
-    """Return SQL for a TIMESTAMP as text. Raises Refusal."""
+    """Return SQL for a TIMESTAMP as text in a Spark pattern. Raises Refusal."""
     pieces = [(field, text.replace("%", "%%")) for field, text in _pieces(pattern)]
     found = "".join(text if field is None else _field(field, pattern)[0] for field, text in pieces)
-    # Outside the years with four digits, a year is written with as many digits as it has.
+    # A year that does not have four digits is written with as many digits as it has.
     far = "".join(
         text if field is None else "%-Y" if field == "y" else _field(field, pattern)[0] for field, text in pieces
     )
@@ -52,7 +52,7 @@ def formatted(moment: str, format_: str, far: str = "") -> str:
 
 
 def read(text: str, pattern: str, *, strict: bool) -> str:
-    """Return SQL for the TIMESTAMP in a text; another text fails, or becomes NULL if not `strict`. Raises Refusal."""
+    """Return SQL for the TIMESTAMP in a text. Other text fails, or becomes NULL if not `strict`. Raises Refusal."""
     format_, shape, far = "", "", ""
     letters: list[str] = []
     for field, literal in _pieces(pattern):
@@ -81,7 +81,7 @@ def read(text: str, pattern: str, *, strict: bool) -> str:
 
 def _check_parts(letters: list[str], pattern: str) -> None:
     if len(set(letters)) < len(letters):
-        raise Refusal(f"the pattern {pattern!r} contains a field twice")
+        raise Refusal(f"the pattern {pattern!r} contains the same field twice")
     if "y" not in letters or ("d" in letters and "M" not in letters):
         raise Refusal(
             f"the pattern {pattern!r} needs a complete date: a year, a year and a month, or a year, a month and a day"

@@ -46,7 +46,7 @@ def plain(value: Typed) -> str:
 
 
 def _dated(value: Typed) -> str:
-    """Return a timestamp as `plain` does, and a date unchanged: the range of DATE exceeds that of TIMESTAMP."""
+    """Return a timestamp like `plain`, but a date unchanged, because DATE has a wider range than TIMESTAMP."""
     return value.sql if family(value.type) == "date" else plain(value)
 
 
@@ -69,7 +69,7 @@ def _part(template: str) -> Callable[[Sequence[Typed]], str]:
 
 
 def _field_type(arguments: Sequence[Typed]) -> Type:
-    """INT; DECIMAL(8,6) for SECOND."""
+    """INT, or DECIMAL(8,6) for SECOND."""
     seconds = decimal(8, 6)
     assert seconds is not None, "the precision is at most 38"
     return seconds if str(arguments[0].literal).upper() in _SECONDS else INT
@@ -89,7 +89,7 @@ def _days_added(sign: str) -> Callable[[Sequence[Typed]], str]:
 
 
 def _added_type(arguments: Sequence[Typed]) -> Type:
-    """TIMESTAMP, or TIMESTAMP_NTZ."""
+    """TIMESTAMP, or TIMESTAMP_NTZ if the argument has this type."""
     return LOCAL if family(arguments[2].type) == "local" else TIMESTAMP
 
 
@@ -147,7 +147,7 @@ def _made_in(arguments: Sequence[Typed]) -> str:
 
 _MICROS = "epoch_us(CAST({0} AS TIMESTAMP))"
 _OF_SECONDS = "make_timestamp({0} * 1000000)"
-_READS = "The pattern is checked: yyyy MM dd HH mm ss and similar fields, names of months, quoted text."
+_READS = "The pattern is checked. It can contain yyyy MM dd HH mm ss and similar fields, month names and quoted text."
 _ZONES = "Region names and offsets."
 
 FUNCTIONS = (

@@ -25,7 +25,7 @@ from rowkind.service.plan.scalar.types import (  # fmt: skip
 
 
 def converted_to(value: Typed, to: Type, *, strict: bool = True) -> Typed:
-    """Compile CAST, or TRY_CAST if not `strict`. Raises Refusal."""
+    """Compile a CAST, or a TRY_CAST if not `strict`. Raises Refusal."""
     if value.literal is not None and family(value.type) == "string":
         if (known := constant(value.literal, to)) is not None:
             return Typed(known, to)
