@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowkind.avro.registry import Registry
-from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.sink_formats import AsConnectJson, AsJson, Forms
 from rowkind.service.kafka.topics import Topic
 from rowkind.service.physical.node import PhysicalScan, PhysicalSink
+from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery
 
@@ -41,13 +41,16 @@ def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool =
     """
     wanted = _written(job, queries, may=True)
     if sources:
-        wanted += [topics.source_topic(name, mode, job.parallelism) for name, mode in _read(queries).items()]
+        wanted += [
+            topics.source_topic(name, source.mode, job.parallelism, truncates=source.truncates)
+            for name, source in _read(queries).items()
+        ]
     return topics.create(at.kafka, {topic.name: topic for topic in wanted}.values())
 
 
 def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
     """Check that every topic exists and fits, and return advice on unusual settings. Raises ChangelogError."""
-    wanted = [*_written(job, queries, may=False), *(_as_it_should_be(*each) for each in _read(queries).items())]
+    wanted = [*_written(job, queries, may=False), *(_as_it_should_be(each) for each in _read(queries).values())]
     return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
 
 
@@ -79,12 +82,13 @@ def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
     return wanted
 
 
-def _as_it_should_be(name: str, mode: ChangelogMode) -> Topic:
+def _as_it_should_be(source: SourceTable) -> Topic:
     """Return a table's topic with its required settings. For upsert tables, retention is up to the topic's owner."""
-    return Topic(name) if mode == "upsert" else topics.source_topic(name, mode, 1)
+    return Topic(source.topic) if source.mode == "upsert" else topics.source_topic(source.topic, source.mode, 1)
 
 
-def _read(queries: PlannedQueries) -> dict[str, ChangelogMode]:
-    """Return the topics of the tables with their changelog modes."""
+def _read(queries: PlannedQueries) -> dict[str, SourceTable]:
+    """Return the tables by their topics. Of several tables of a topic, prefer one with truncations."""
     scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
-    return {node.source.topic: node.source.mode for node in scans if isinstance(node, PhysicalScan)}
+    sources = [node.source for node in scans if isinstance(node, PhysicalScan)]
+    return {source.topic: source for source in sorted(sources, key=lambda each: each.truncates)}
