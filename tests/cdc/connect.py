@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,49 +30,36 @@ class Connect:
     url: str
     log: Path
 
-    def put(self, name: str, config: Mapping[str, str]) -> None:
-        """Create a connector, or change its configuration."""
-        self._ask("PUT", f"connectors/{name}/config", config)
-        self.until_state(name, "RUNNING")
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request until the worker has done it. Returns the answer, None if it is empty."""
+        found: list[Any] = []
+
+        def done() -> bool:
+            data = None if body is None else json.dumps(body).encode()
+            headers = {"Content-Type": "application/json"}
+            request = urllib.request.Request(f"{self.url}/{path}", data, headers, method=method)
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    found.append(json.loads(answer.read() or b"null"))
+            except OSError:
+                return False
+            return True
+
+        until(done, f"{method} {path}", self.said)
+        return found[0]
 
     def until_state(self, name: str, state: str) -> None:
         """Wait until a connector and its tasks are in this state."""
 
         def reached() -> bool:
-            found = self._ask("GET", f"connectors/{name}/status")
-            return bool(found) and {each["state"] for each in (found["connector"], *found["tasks"])} == {state}
+            found = self.ask("GET", f"connectors/{name}/status")
+            return {each["state"] for each in (found["connector"], *found["tasks"])} == {state}
 
         until(reached, f"connector {name} {state}", self.said)
-
-    def stop_without_offsets(self, name: str) -> None:
-        """Stop a connector, and delete its offsets. A source connector then takes its snapshot again."""
-        self._ask("PUT", f"connectors/{name}/stop")
-        self.until_state(name, "STOPPED")
-        self._ask("DELETE", f"connectors/{name}/offsets")
-
-    def resume(self, name: str) -> None:
-        """Start a stopped connector."""
-        self._ask("PUT", f"connectors/{name}/resume")
-        self.until_state(name, "RUNNING")
 
     def said(self) -> str:
         """Return the end of the log."""
         return self.log.read_text(errors="replace")[-8000:]
-
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.url}/{path}", data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code not in (404, 409):
-                    raise RuntimeError(error.read().decode()) from None
-                return None
-        except OSError:
-            return None
 
 
 @contextmanager
@@ -113,7 +99,6 @@ def connect_worker(broker: Broker, folder: Path) -> Iterator[Connect]:
     ):
         running = Connect(url, log)
         try:
-            until(lambda: running._ask("GET", "connectors") is not None, "an answer of Kafka Connect", running.said)
             yield running
         finally:
             process.terminate()

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from click.testing import CliRunner
 
@@ -57,7 +56,26 @@ class Pipeline:
         assert self._rowkind is not None, "the job is started before it is stopped"
         self._rowkind.terminate()
         assert self._rowkind.ended().code == 0
+        self.close()
+
+    def close(self) -> None:
+        """End all processes of the job."""
         self._running.close()
+
+    def connector(self, method: str, file: str | None, path: str) -> None:
+        """Send a request about a connector, with the configuration from a file of the example and local addresses."""
+        body = None if file is None else self._local(json.loads((EXAMPLE / file).read_text()))
+        self.connect.ask(method, f"connectors/{path}", body)
+        name, _, action = path.partition("/")
+        state = {"config": "RUNNING", "resume": "RUNNING", "stop": "STOPPED"}.get(action)
+        if state is not None:
+            self.connect.until_state(name, state)
+
+    def _local(self, config: dict[str, str]) -> dict[str, str]:
+        if "database.hostname" in config:
+            return config | {"database.hostname": "127.0.0.1", "database.port": str(self.postgres.port)}
+        url = config["connection.url"].replace("//postgres:5432/", f"//127.0.0.1:{self.postgres.port}/")
+        return config | {"connection.url": url}
 
     def rowkind(self, *command: str) -> str:
         """Return the output of a command on the job."""
@@ -115,26 +133,15 @@ class Pipeline:
 
 @contextmanager
 def pipeline(broker: Broker, folder: Path) -> Iterator[Pipeline]:
-    """Start all parts of the example in the order of the tutorial."""
+    """Start what `docker compose up connect` starts: PostgreSQL with the tables, Kafka Connect, and the topics."""
     with postgres_server() as postgres, connect_worker(broker, folder) as connect:
         postgres.run_file(EXAMPLE / "tables.sql")
         postgres.run("CREATE SCHEMA expected")
         environment = {"KAFKA": broker.bootstrap_servers, "CHECKPOINT": str(folder / "checkpoint")}
         running = Pipeline(postgres, connect, folder, environment)
         running.show()
-        own = {"database.hostname": "127.0.0.1", "database.port": str(postgres.port)}
         running.rowkind("topics", "create")
-        connect.put("source", _config("source.json") | own)
-        running.start()
-        sink = _config("sink.json")
-        url = sink["connection.url"].replace("//postgres:5432/", f"//127.0.0.1:{postgres.port}/")
-        connect.put("sink", sink | {"connection.url": url})
         try:
             yield running
         finally:
-            running._running.close()
-
-
-def _config(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((EXAMPLE / name).read_text())
-    return loaded
+            running.close()

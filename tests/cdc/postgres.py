@@ -41,6 +41,11 @@ class Postgres:
         """Return the rows of a query, with | between columns; no rows if it fails."""
         return self._psql("-c", sql).stdout.splitlines()
 
+    def table(self, sql: str) -> str:
+        """Return the rows of a query as psql shows them to people, without spaces at the ends of lines."""
+        shown = self._psql("-P", "format=aligned", "-P", "tuples_only=off", "-c", sql).stdout
+        return "\n".join(line.rstrip() for line in shown.rstrip().splitlines())
+
     def _psql(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(self.programs / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
         command += ["-X", "-At", "-v", "ON_ERROR_STOP=1", *arguments]
