@@ -16,7 +16,7 @@ from rowkind.service.spark.session import session
 from tests.run.process import until
 from tests.seeds import few
 
-LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "system", "docs", "examples", "plan")
+LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "cdc", "spark", "kafka", "system", "docs", "examples", "plan")
 """The folders whose tests take seconds each, or must run in one process; the longest first."""
 SAMPLED = {"oracle": 1, "laws": 1, "flink": 8, "matrix": 12}
 """How many parameters of each test a quick run takes in these folders, unless the mark `sampled` has another number."""

@@ -30,6 +30,9 @@ from rowkind.service.kafka.sink_formats import AsAvro, Forms
 PROGRESS = ".progress"
 """The suffix of every progress topic's name."""
 
+_KEPT: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""The settings of a topic that keeps every change indefinitely."""
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -47,16 +50,22 @@ def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication:
     An upsert topic is compacted: only the last row of each key counts. A retract topic keeps every change indefinitely,
     because any change may belong to a row that is still in the result. An append topic has the brokers' retention.
     """
-    config: dict[ChangelogMode, dict[str, str]] = {
+    config: dict[ChangelogMode, Mapping[str, str]] = {
         "append": {"cleanup.policy": "delete"},
-        "retract": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
+        "retract": _KEPT,
         "upsert": {"cleanup.policy": "compact"},
     }
     return Topic(name, partitions, replication, config[form])
 
 
-def source_topic(name: str, mode: ChangelogMode, partitions: int) -> Topic:
-    """Return a table's topic. An upsert topic is compacted, because only the last row of each key counts."""
+def source_topic(name: str, mode: ChangelogMode, partitions: int, *, truncates: bool = False) -> Topic:
+    """Return a table's topic. An upsert topic is compacted, because only the last row of each key counts.
+
+    With `truncates`, a TRUNCATE of the database becomes an event without a key. A compacted topic does not accept the
+    event, and only a single partition orders it among all other changes. Such a topic keeps every change indefinitely.
+    """
+    if truncates:
+        return Topic(name, 1, None, _KEPT)
     return Topic(name, partitions, None, {"cleanup.policy": "compact" if mode == "upsert" else "delete"})
 
 

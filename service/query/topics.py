@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowkind.avro.registry import Registry
-from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.sink_formats import AsConnectJson, AsJson, Forms
 from rowkind.service.kafka.topics import Topic
 from rowkind.service.physical.node import PhysicalScan, PhysicalSink
+from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery
 
@@ -42,7 +42,10 @@ def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool =
     """
     wanted = {topic.name: topic for topic in _written(job, queries, may=True)}
     if sources:
-        wanted |= {name: topics.source_topic(name, mode, job.parallelism) for name, mode in _read(queries).items()}
+        wanted |= {
+            name: topics.source_topic(name, source.mode, job.parallelism, truncates=source.truncates)
+            for name, source in _read(queries).items()
+        }
     topics.check(at.kafka, [topic for topic in _all(job, queries) if topic.name not in wanted])
     return topics.create(at.kafka, wanted.values())
 
@@ -65,7 +68,7 @@ def register(sink: PhysicalSink, at: Connection) -> Forms:
 
 def _all(job: Job, queries: PlannedQueries) -> list[Topic]:
     """Return every topic that the queries read or write."""
-    wanted = [*_written(job, queries, may=False), *(_as_it_should_be(*each) for each in _read(queries).items())]
+    wanted = [*_written(job, queries, may=False), *(_as_it_should_be(each) for each in _read(queries).values())]
     return [*{topic.name: topic for topic in wanted}.values()]
 
 
@@ -86,12 +89,13 @@ def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
     return wanted
 
 
-def _as_it_should_be(name: str, mode: ChangelogMode) -> Topic:
+def _as_it_should_be(source: SourceTable) -> Topic:
     """Return a table's topic with its required settings. For upsert tables, retention is up to the topic's owner."""
-    return Topic(name) if mode == "upsert" else topics.source_topic(name, mode, 1)
+    return Topic(source.topic) if source.mode == "upsert" else topics.source_topic(source.topic, source.mode, 1)
 
 
-def _read(queries: PlannedQueries) -> dict[str, ChangelogMode]:
-    """Return the tables' topics, with their changelog modes."""
+def _read(queries: PlannedQueries) -> dict[str, SourceTable]:
+    """Return the tables by their topics. If several tables read a topic, prefer one whose truncations count."""
     scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
-    return {node.source.topic: node.source.mode for node in scans if isinstance(node, PhysicalScan)}
+    sources = [node.source for node in scans if isinstance(node, PhysicalScan)]
+    return {source.topic: source for source in sorted(sources, key=lambda each: each.truncates)}

@@ -30,7 +30,7 @@ REGISTRY_HOSTS = (
     r"registry\.npmjs",
     r"docker\.io/",
     r"ghcr\.io",
-    r"quay\.io",
+    r"quay\.io/(?!debezium/)",  # the only place of Debezium's images
     r"artifact" + r"registry",
     r"artifact" + r"ory",
 )

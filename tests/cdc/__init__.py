@@ -1,0 +1,1 @@
+"""PostgreSQL, Kafka Connect, Debezium and Rowkind, together."""
