@@ -35,8 +35,8 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY) ## create the virtual environment
 
-demo: $(READY) ## run the main job on an embedded Kafka broker and watch it
-	$(BIN)/rowkind dev demo examples/orders-payments/job.yaml
+demo: $(READY) ## run an example job on an embedded Kafka broker; on a terminal, until Ctrl-C
+	$(BIN)/rowkind demo
 
 # tests/conftest.py groups tests by worker, and runs the longest tests first.
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations 20 --durations-min 1

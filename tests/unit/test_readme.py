@@ -35,8 +35,8 @@ def yaml(document: str) -> str:
 
 
 def test_the_readme_is_one_page() -> None:
-    """What it is, two commands, one job, links; the rest is in the docs."""
-    assert len(README.splitlines()) <= 80
+    """What it is, how to try it, one job, links; the rest is in the docs."""
+    assert len(README.splitlines()) <= 90
 
 
 def test_the_job_in_the_readme_is_the_one_that_the_first_hour_runs() -> None:
