@@ -8,16 +8,22 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test docs pictures soak chaos rewind terminate cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
+.PHONY: help setup demo quick test docs pictures soak chaos rewind terminate cluster kubernetes fuzz lint format bench bench-compare lock audit licences wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+NEW_ENOUGH = $(shell $(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" 2> /dev/null && echo yes)
+
+# If an attempt fails, $(READY) is missing, and the next attempt starts from scratch.
+#
 # uv, which is in the lock file, installs the rest in half of the processor time. It does not read pip's settings, so if
 # uv fails because these name another package index, pip installs the packages.
 $(READY): requirements.lock pyproject.toml
+	$(if $(NEW_ENOUGH),,$(error $(PYTHON) is not Python 3.11 or newer: install one, and name it, as in PYTHON=python3.12 make setup))
+	@if test -e $@; then rm $@; else rm -rf $(VENV); fi
 	@echo "installing requirements.lock into $(VENV); this takes a minute, once"
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
@@ -29,8 +35,8 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY) ## create the virtual environment
 
-demo: $(READY) ## run the main job on an embedded Kafka broker and watch it
-	$(BIN)/rowkind dev demo examples/orders-payments/job.yaml
+demo: $(READY) ## run an example job on an embedded Kafka broker; on a terminal, until Ctrl-C
+	$(BIN)/rowkind demo
 
 # tests/conftest.py groups tests by worker, and runs the longest tests first.
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations 20 --durations-min 1
@@ -123,7 +129,7 @@ licences: $(READY) ## write the licences of the image's packages to docs/referen
 		printf 'page. The folder `licenses` of Spark has the licences of the Java libraries.\n\n'; cat .licences; } > docs/reference/licences.md
 	rm .licences
 
-dist: $(READY) ## build the wheel and the source archive in dist; builds are reproducible
+wheel: $(READY) ## build what a release publishes in dist: wheel and source archive; builds are reproducible
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/uv build --quiet --no-build-isolation --out-dir dist
 
 clean: ## remove all generated files

@@ -6,6 +6,12 @@ import os
 import sys
 from pathlib import Path
 
+NO_NEW_ARCHIVE = "ROWKIND_NO_NEW_ARCHIVE"
+"""Name of the environment variable that keeps a JVM from writing a class archive.
+
+Writing one takes about 20 s on two cores, in part at the start. A job that runs only once does not benefit from it.
+"""
+
 
 def cache() -> Path:
     """Return this user's cache folder, `$XDG_CACHE_HOME/rowkind` or `~/.cache/rowkind`. It may not exist."""

@@ -71,6 +71,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
 @click.group(
     cls=_Commands,
     epilog=calls(
+        "rowkind demo                                      watch a job at work",
         "rowkind examples                                  list the example jobs",
         "rowkind try job.yaml --changes changes.jsonl      run a query over a file, without Kafka",
         "rowkind explain job.yaml                          show the plan",
@@ -113,6 +114,7 @@ for _each in (
     topics.dead_letters,
     records.produce,
     records.consume,
+    dev.demo,
     dev.dev,
     completion.completion,
 ):

@@ -1,7 +1,10 @@
-"""`rowkind dev`: a local broker for trying jobs, a demo, and a source of changing data."""
+"""Commands for trying Rowkind: `rowkind dev`, a local broker and a source of changing data, and `rowkind demo`."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -14,7 +17,7 @@ from rowkind.service.cli.progress_output import showing_progress
     invoke_without_command=True,
     epilog=calls(
         "rowkind dev                          start a broker on port 9092 and a registry on 8081",
-        "rowkind dev demo job.yaml",
+        "rowkind dev shop job.yaml",
     ),
 )
 @click.option("--port", default=9092, show_default=True, type=click.IntRange(1, 65535), help="Port of the broker.")
@@ -43,15 +46,6 @@ def dev(context: click.Context, port: int, registry_port: int, data: Path) -> No
             serve(port, registry_port, data)
 
 
-@dev.command(epilog=calls("rowkind dev demo job.yaml"))
-@JOB
-def demo(job_file: Path) -> None:
-    """Run JOB over a changing order book, on a temporary broker. Its results are checked against DuckDB."""
-    from rowkind.service.dev.demo.show import demo as show  # noqa: PLC0415 -- loaded when it is needed
-
-    show(job_file)
-
-
 @dev.command(epilog=calls("rowkind dev shop job.yaml"))
 @JOB
 def shop(job_file: Path) -> None:
@@ -59,3 +53,36 @@ def shop(job_file: Path) -> None:
     from rowkind.service.dev.demo.show import keep_shop  # noqa: PLC0415 -- loaded when it is needed
 
     keep_shop(job_file)
+
+
+@click.command(epilog=calls("rowkind demo"))
+def demo() -> None:
+    """Run a job over changing orders and payments, and show its results and its status page.
+
+    The job is the example orders-payments. Its Kafka broker runs on this machine too, and needs Java 17 or newer. The
+    first start downloads Kafka (44 MB) to ~/.cache/rowkind. Nothing else is left when the demo has ended.
+
+    On a terminal, rows keep changing until Ctrl-C. If the output is not a terminal, the demo ends when it has compared
+    the results with those of the same SQL in DuckDB.
+    """
+    from rowkind.service.dev.demo.show import demo as show  # noqa: PLC0415 -- loaded when it is needed
+
+    stays = sys.stdout.isatty()
+    # The broker's download logs its progress.
+    with showing_progress("lines"):
+        show(_on_terminal() if stays else _in_lines(), 0.5 if stays else 3, stays=stays)
+
+
+@contextmanager
+def _on_terminal() -> Iterator[Callable[[list[str]], None]]:
+    """Yield a function that shows lines in place of those before."""
+    from rich.live import Live  # noqa: PLC0415 -- loaded when it is needed
+    from rich.text import Text  # noqa: PLC0415 -- as above
+
+    with Live(auto_refresh=False) as live:
+        yield lambda lines: live.update(Text("\n".join(["", *lines]), no_wrap=True, overflow="ellipsis"), refresh=True)
+
+
+@contextmanager
+def _in_lines() -> Iterator[Callable[[list[str]], None]]:
+    yield lambda lines: click.echo("\n".join(["", *lines]))

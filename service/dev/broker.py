@@ -22,13 +22,13 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from rowkind.service.dev.jars import BrokerStartError, class_path
-from rowkind.service.machine.jars import java
+from rowkind.service.machine.jars import NO_FILES, java
 from rowkind.service.machine.ports import free_port
 
 _CLUSTER = "rowkind-dev-clusters-A"
 _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0
-_JAVA = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC"]
+_JAVA = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", NO_FILES]
 _BRIEFLY = "-XX:TieredStopAtLevel=1"
 """Limits Java to its fast compiler. The broker starts in 8 s of CPU time, not 12, and idles at half the load."""
 
@@ -152,7 +152,11 @@ class Broker:
         deadline = time.monotonic() + _START_SECONDS
         while not _listens(self.port):
             if self._process.poll() is not None:
-                raise BrokerStartError(f"The broker exited while starting; its log says:\n{_tail(output)}")
+                if "UnsupportedClassVersionError" in (said := _tail(output)):
+                    raise BrokerStartError(
+                        f"{java()} is too old: install a JRE 17 or newer, or set JAVA_HOME to its folder."
+                    )
+                raise BrokerStartError(f"The broker exited while starting; its log says:\n{said}")
             if time.monotonic() > deadline:
                 raise BrokerStartError(
                     f"The broker did not respond within {_START_SECONDS:.0f} s; its log says:\n{_tail(output)}"

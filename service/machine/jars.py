@@ -26,6 +26,9 @@ from rowkind.errors import RowkindError
 Module = tuple[str, str, str]
 """A module in Maven Central: organisation, name, revision."""
 
+NO_FILES = "-XX:-UsePerfData"
+"""Java's option that leaves out its performance data, which it would write to a folder `hsperfdata_…`."""
+
 _DOWNLOAD_SECONDS = 900
 _TELL_SECONDS = 3
 
@@ -41,13 +44,13 @@ class DownloadError(RowkindError):
 
 
 def java() -> str:
-    """Return the path of the Java launcher, preferring JAVA_HOME. Raises MissingJavaError."""
+    """Return the path of the Java to use, from JAVA_HOME or else from the path. Raises MissingJavaError."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin"))) if home else None
-    found = found or shutil.which("java")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     if found is None:
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the path"
         raise MissingJavaError(
-            "Java is required but was not found: install a JRE 17 or newer, or set JAVA_HOME to its folder."
+            f"Rowkind needs Java, but {where}: install a JRE 17 or newer, or set JAVA_HOME to its folder."
         )
     return found
 
@@ -94,7 +97,7 @@ def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module], meg
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as staging:
         jars, wanted = Path(staging, "jars"), Path(staging, "ivy.xml")
         wanted.write_text(text)
-        command = [java(), "-jar", str(_ivy()), "-m2compatible", "-ivy", str(wanted), "-confs", "default"]
+        command = [java(), NO_FILES, "-jar", str(_ivy()), "-m2compatible", "-ivy", str(wanted), "-confs", "default"]
         command += ["-cache", str(Path(staging, "ivy"))]
         command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
         code, output, error = _ran(command, _Download(product, Path(staging, "ivy"), megabytes).tell)
@@ -111,14 +114,16 @@ def _ran(command: Sequence[str], tell: Callable[[], None]) -> tuple[int | None, 
     with subprocess.Popen(  # noqa: S603 - our own command line
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        for _ in range(_DOWNLOAD_SECONDS // _TELL_SECONDS):
-            try:
-                output, error = process.communicate(timeout=_TELL_SECONDS)
-            except subprocess.TimeoutExpired:
-                tell()
-            else:
-                return process.returncode, output, error
-        process.kill()
+        try:
+            for _ in range(_DOWNLOAD_SECONDS // _TELL_SECONDS):
+                try:
+                    output, error = process.communicate(timeout=_TELL_SECONDS)
+                except subprocess.TimeoutExpired:
+                    tell()
+                else:
+                    return process.returncode, output, error
+        finally:
+            process.kill()
         return None, "", ""
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyspark
 
+from rowkind.service.machine.jars import java
 from rowkind.service.spark.errors import SparkStartError
-from rowkind.service.spark.jvm import java
 
 _MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _OPTION = "SPARK_JAVA_OPT_"

@@ -37,7 +37,8 @@ from uuid import uuid4
 import pyspark
 from pyspark import SparkContext
 
-from rowkind.cache import cache, installed
+from rowkind.cache import NO_NEW_ARCHIVE, cache, installed
+from rowkind.service.machine.jars import NO_FILES, MissingJavaError, java
 from rowkind.service.spark.errors import SparkStartError
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"
@@ -95,26 +96,10 @@ _UNUSED_SECONDS = 30 * 86_400
 """Seconds without use after which an archive is removed, because its Java or jars no longer exist."""
 
 
-def java() -> str:
-    """Return the path of the Java to use, from JAVA_HOME or else from PATH.
-
-    Raises:
-        SparkStartError: There is no Java.
-    """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    if found is None:
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the path"
-        raise SparkStartError(
-            f"Spark needs Java, but {where}: install a JRE 17 or newer, or set JAVA_HOME to its folder."
-        )
-    return found
-
-
 def java_version() -> str:
     """Return the version of the Java to use, from its `release` file, or `unknown` if there is no such file."""
     said = ""
-    with suppress(SparkStartError, OSError):
+    with suppress(MissingJavaError, OSError):
         said = (Path(java()).resolve().parents[1] / "release").read_text()
     found = re.search(r'^JAVA_VERSION="(.*)"$', said, re.MULTILINE)
     return found[1] if found else "unknown"
@@ -132,7 +117,7 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     The class path has the jars in the folder `more` in addition to Spark's own.
 
     Raises:
-        SparkStartError: There is no Java.
+        MissingJavaError: There is no Java.
     """
     if _running or SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to ask
         return
@@ -145,7 +130,7 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     archived = [] if configuration else class_archive(program, jars, [path, *options], [first, *options])
     short = len(tempfile.gettempdir()) <= _LONGEST
     folder, alive = temporary_folder(tempfile.gettempdir() if short else "/tmp")  # noqa: S108 - it makes one of our own
-    command = [*_SHELL, folder, program, "-cp", path]
+    command = [*_SHELL, folder, program, NO_FILES, "-cp", path]
     command += [*MODULE_OPTIONS, *options, f"-Djava.io.tmpdir={folder}", *archived, _MAIN]
     # By default, Spark starts `python3` from PATH, which has different packages or none. If the driver has no Python,
     # Spark does not search modules called `pyspark_…` for data sources, which would take two processes.
@@ -201,7 +186,8 @@ def gateway(options: Sequence[str], more: Path | None = None) -> Iterator[None]:
     If pyspark is already connected to a JVM, nothing changes.
 
     Raises:
-        SparkStartError: There is no Java, or none that runs Spark.
+        MissingJavaError: There is no Java.
+        SparkStartError: The Java does not run Spark.
     """
     launch(options, more)
     if SparkContext._gateway is not None:  # noqa: SLF001 - as above
@@ -315,7 +301,7 @@ def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Se
             with suppress(OSError):
                 os.utime(archive)
             return [*quiet, f"-XX:SharedArchiveFile={archive}"]
-    if os.access(cache(), os.W_OK):
+    if os.access(cache(), os.W_OK) and NO_NEW_ARCHIVE not in os.environ:
         return [*quiet, f"-XX:ArchiveClassesAtExit={archives[0].with_suffix('')}.{uuid4().hex}.part"]
     return []
 

@@ -29,11 +29,12 @@ from pyspark.sql import SparkSession
 
 from rowkind.errors import RowkindError
 from rowkind.service.machine.budget import Budget
+from rowkind.service.machine.jars import java
 from rowkind.service.python.code import Code
 from rowkind.service.spark import kubernetes, s3
 from rowkind.service.spark.console_filter import quiet_stderr
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
-from rowkind.service.spark.jvm import drop_ended, ended, gateway, java, launch, python
+from rowkind.service.spark.jvm import drop_ended, ended, gateway, launch, python
 from rowkind.service.spark.warm import warm_up
 
 _STATE_STORE = "spark.sql.streaming.stateStore"
@@ -120,7 +121,8 @@ def session(
         code: the job's own functions, which are shipped to executors on other machines.
 
     Raises:
-        SparkStartError: There is no Java, or none that runs Spark, or no such master.
+        MissingJavaError: There is no Java.
+        SparkStartError: The Java does not run Spark, or there is no such master.
         DownloadError: The checkpoint's jars cannot be downloaded.
     """
     local = is_local(master)

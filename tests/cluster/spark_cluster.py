@@ -18,8 +18,9 @@ from typing import Self
 
 import pyspark
 
+from rowkind.service.machine.jars import java
 from rowkind.service.machine.ports import free_port
-from rowkind.service.spark.jvm import MODULE_OPTIONS, java
+from rowkind.service.spark.jvm import MODULE_OPTIONS
 from tests.processes import command, descendants
 from tests.run.process import until
 

@@ -67,6 +67,19 @@ def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         Broker().start()
 
 
+def test_a_java_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its own words, of class file versions, help nobody."""
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\necho "Error: LinkageError java.lang.UnsupportedClassVersionError: 61.0, 55.0"\nexit 1\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(BrokerStartError, match=rf"{program} is too old: install a JRE 17 or newer"):
+        Broker().start()
+
+
 def test_a_failed_download_says_where_the_jars_could_be_put(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The message names the folder for the jars, and no partially filled cache is left behind."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

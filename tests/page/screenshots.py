@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-import tempfile
+import sys
 import urllib.request
 from pathlib import Path
 
 from playwright.sync_api import Browser
 from rich.console import Console
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
 from rowkind.service.cli.screen import screen
 from rowkind.service.monitoring.status import JobStatus
@@ -17,25 +18,29 @@ from rowkind.service.multi.pages import SeveralPages
 from rowkind.service.web.http import Guard, StatusServer
 from tests.page import jobs, scene
 from tests.page.chromium import chromium
-from tests.run.process import ROOT, Rowkind, until
+from tests.run.process import ROOT, until
+from tests.terminal import COLUMNS, Terminal
 
 DOCS = ROOT / "docs" / "pictures"
-JOB = ROOT / "examples" / "orders-payments" / "job.yaml"
+_MARGIN = 12
 _BATCHES = 15
-"""Half of the demo's batches."""
+"""The number of batches after which the chart of recent batches is full enough."""
 
 
 def main() -> None:
     """Take all pictures."""
     DOCS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, Rowkind(Path(folder), "dev", "demo", str(JOB)) as demo:
-        url = f"http://127.0.0.1:{demo.port}/"
-        until(lambda: _batches(url) >= _BATCHES, "batches", lambda: demo.error)
+    with Terminal(sys.executable, "-m", "rowkind", "demo") as demo:
+        url = demo.until(r"status page is (http://\S+)")[1]
+        demo.until("paid-orders: all")
+        until(lambda: _batches(url) >= _BATCHES, "batches", lambda: demo.said)
         terminal(_status(url), DOCS / "terminal.svg")
         with chromium() as browser:
-            page(browser, url, 1400, DOCS / "status.png")
-            page(browser, url, 360, DOCS / "status-narrow.png")
+            page(browser, url, 1400, DOCS / "status.png", "section.sink")
+            page(browser, url, 360, DOCS / "status-narrow.png", "section.sink article")
             all_jobs(browser, DOCS / "jobs.png")
+        demo.press_ctrl_c()
+        demo.ended()
 
 
 def _batches(url: str) -> int:
@@ -49,9 +54,10 @@ def _status(url: str) -> JobStatus:
 
 def terminal(status: JobStatus, file: Path) -> None:
     """Draw the output of `rowkind run` and `rowkind top` on a terminal."""
-    console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True)
-    console.print(screen(status))
-    drawn = console.export_svg(title="rowkind top")
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    # The empty line leaves room for the descenders of the last one.
+    console.print(screen(status), "")
+    drawn = console.export_svg(title="rowkind top", theme=DEFAULT_TERMINAL_THEME)
     # The font would be loaded from another server.
     file.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL), "utf-8")
 
@@ -61,16 +67,17 @@ def all_jobs(browser: Browser, file: Path) -> None:
     monitors = {"shop": scene.lively(scene.job()), "stock": jobs.new()}
     with jobs.several(**monitors) as service, StatusServer(SeveralPages(service), "127.0.0.1", 0, Guard()) as server:
         jobs.failing(service.members[Path("jobs/stock.yaml")], 3)
-        page(browser, f"http://127.0.0.1:{server.port}/", 1400, file, height=580)
+        page(browser, f"http://127.0.0.1:{server.port}/", 1400, file, "main")
 
 
-def page(browser: Browser, url: str, width: int, file: Path, height: int = 1000) -> None:
-    """Take a picture of a page in a window of this size in pixels: wide in light mode, narrow in dark mode."""
-    shown = browser.new_page(
-        viewport={"width": width, "height": height}, color_scheme="light" if width > 1000 else "dark"
-    )
+def page(browser: Browser, url: str, width: int, file: Path, last: str) -> None:
+    """Take a picture of a page, `width` pixels wide, down to the end of the first element that `last` selects."""
+    shown = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme="light")
     shown.goto(url)
-    shown.screenshot(path=file)
+    end = shown.locator(last).first.bounding_box()
+    assert end is not None, f"{url} has {last}"
+    height = end["y"] + end["height"] + _MARGIN
+    shown.screenshot(path=file, full_page=True, clip={"x": 0, "y": 0, "width": width, "height": height})
     shown.close()
 
 

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Self
 from uuid import uuid4
 
+from tests.processes import having
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds after which a condition counts as never met; on an idle machine, nothing takes that long."""
@@ -210,7 +212,7 @@ class Rowkind:
 
     def members(self) -> list[int]:
         """All processes of the command, including those of other sessions."""
-        return [pid for pid in _processes() if self._mark.encode() in _read(pid, "environ").split(b"\0")]
+        return having(self._mark)
 
     def _workers(self) -> list[int]:
         parents = dict(self._members())

@@ -8,7 +8,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from rowkind.service.spark.jvm import MODULE_OPTIONS, class_archive, java, pack, temporary_folder
+from rowkind.cache import NO_NEW_ARCHIVE
+from rowkind.service.machine.jars import java
+from rowkind.service.spark.jvm import MODULE_OPTIONS, class_archive, pack, temporary_folder
 
 JARS = Path(pyspark.__file__).parent / "jars"
 
@@ -107,6 +109,16 @@ def test_an_archive_that_is_packed_beside_the_libraries_is_used(
     assert class_archive(java(), JARS, []) == used
     assert archive.read_bytes() == b"head" * 100_000
     assert list(cache.iterdir()) == [archive]
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_job_that_runs_once_uses_an_archive_and_writes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the demo's job, which would take longer to start and to end."""
+    left = part_of(class_archive(java(), JARS, []))
+    monkeypatch.setenv(NO_NEW_ARCHIVE, "yes")
+    assert class_archive(java(), JARS, []) == []
+    left.write_bytes(b"head")
+    assert class_archive(java(), JARS, [])[-1].startswith("-XX:SharedArchiveFile=")
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

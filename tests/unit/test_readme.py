@@ -35,8 +35,8 @@ def yaml(document: str) -> str:
 
 
 def test_the_readme_is_one_page() -> None:
-    """The README has at most 80 lines."""
-    assert len(README.splitlines()) <= 80
+    """The README has at most 90 lines."""
+    assert len(README.splitlines()) <= 90
 
 
 def test_the_job_in_the_readme_is_the_one_that_the_first_hour_runs() -> None:

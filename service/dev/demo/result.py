@@ -141,17 +141,20 @@ def expected(events: list[Event], sql: str) -> Counter[RowValues]:
 
 
 def picture(topics: Sequence[ResultTopic], most: int) -> list[str]:
-    """Return lines that show the results: rows and changes of each topic, and the latest rows of the first topic."""
+    """Return lines that show the results: rows and changes of each topic, and the latest rows of the first topic.
+
+    They fit a terminal of 80 columns while there are fewer than a million changes of a kind.
+    """
     if not any(topic.kinds for topic in topics):
-        return ["  no results yet: the first batch is running"]
+        return ["no results yet: the first batch is running"]
     lines = []
     for topic in topics:
         kinds = "  ".join(f"{kind} {count:,}" for kind, count in sorted(topic.kinds.items()))
         rows = "1 row" if topic.rows.total() == 1 else f"{topic.rows.total():,} rows"
-        lines.append(f"  {topic.topic}: {rows} now, after {kinds or 'no changes'}")
+        lines.append(f"{topic.topic}: {rows} from {kinds or 'no changes'}")
     latest = [[cell(value) for value in row] for row in reversed(list(topics[0].latest)[-most:])]
     table = [topics[0].columns, *latest] if latest else []
-    return [*lines, *("    " + "".join(f"{each:<14}" for each in row).rstrip() for row in table)]
+    return [*lines, "", *("  " + "".join(f"{each:<11}" for each in row).rstrip() for row in table)]
 
 
 def cell(value: Any) -> str:
