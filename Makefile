@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test docs pictures soak chaos rewind terminate cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
+.PHONY: help setup demo quick test docs pictures soak chaos rewind terminate cluster kubernetes fuzz lint format bench bench-compare lock audit licences wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -128,7 +128,7 @@ licences: $(READY) ## write the licences of the image's packages to docs/licence
 		printf 'page. The folder `licenses` of Spark has the licences of the Java libraries.\n\n'; cat .licences; } > docs/licences.md
 	rm .licences
 
-dist: $(READY) ## build the wheel and the source archive in dist; builds are reproducible
+wheel: $(READY) ## build what a release publishes in dist: wheel and source archive; builds are reproducible
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/uv build --quiet --no-build-isolation --out-dir dist
 
 clean: ## remove all generated files

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import site
 import subprocess
 import sys
 import tomllib
+import urllib.request
 import zipfile
 from email import message_from_string
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PARTS = ("pyproject.toml", "README.md", "LICENSE", "rowkind", "operators", "avro", "service", "examples")
+from tests.deploy.building import ROOT, build, build_from_copy, run
+from tests.processes import having
+from tests.run.process import PATIENCE
+from tests.terminal import Terminal
+
+LOCK = ROOT / "requirements.lock"
 OTHERS = ("avro==1.12.1", "confluent-kafka[avro]")
 """Apache's package of the name, and the extra of Confluent's client that needs it."""
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a source archive and of the wheel that is built from it, once more in a folder `again`.
-
-    From a copy, so that nothing is left in the tree or taken from it by mistake.
-    """
-    source = tmp_path_factory.mktemp("source")
-    for part in PARTS:
-        if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, source / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / part, source / part)
+    """The folder of a source archive and of the wheel that is built from it, once more in a folder `again`."""
     folder = tmp_path_factory.mktemp("built")
-    build(source, folder)
+    build_from_copy(tmp_path_factory.mktemp("source"), folder)
     (archive,) = folder.glob("*.tar.gz")
     build(archive, folder / "again", "--wheel")
     return folder
@@ -125,10 +120,25 @@ def test_it_lives_beside_the_other_avro(wheel: Path, tmp_path: Path, last: str) 
     assert [json.loads(line)["row"] for line in rows.splitlines()]
 
 
-def build(source: Path, folder: Path, *kinds: str) -> None:
-    """Build both, or one of them, as `make dist` does."""
-    uv = [sys.executable, "-m", "uv", "build", "--quiet", "--no-build-isolation", "--out-dir", folder, *kinds, source]
-    run(*uv, SOURCE_DATE_EPOCH="1700000000")
+def test_the_demo_runs_from_it_until_ctrl_c_and_leaves_nothing(wheel: Path, short_folder: Path) -> None:
+    """`uvx --from WHEEL rowkind demo` on a terminal: results that change, equal DuckDB's, and go on changing."""
+    uvx = ["env", "-u", "PYTHONPATH", sys.executable, "-m", "uv", "tool", "run", "--python", sys.executable]
+    uvx += ["--constraints", str(LOCK), "--from", str(wheel)]
+    run(*uvx, "rowkind", "--version")  # downloads what is missing
+    mark = f"ROWKIND_TEST={uuid4().hex}"
+    with Terminal("env", f"TMPDIR={short_folder}", mark, *uvx, "rowkind", "demo") as demo:
+        url = demo.until(r"status page is (http://\S+)")[1]
+        first = demo.until(r"order-payments: ([\d,]+) rows from")
+        demo.until(r"order-payments: all [\d,]+ rows equal[^$]*paid-orders: all [\d,]+ rows equal")
+        later = len(demo.said)
+        demo.until(rf"(?s).{{{later}}}.*order-payments: (?!{first[1]})[\d,]+ rows from")
+        with urllib.request.urlopen(url, timeout=PATIENCE) as page:
+            assert b"orders-payments" in page.read()
+        demo.press_ctrl_c()
+        assert demo.ended() == 0, demo.said
+    assert "Traceback" not in demo.said
+    assert not having(mark)
+    assert not list(short_folder.iterdir())
 
 
 def environment(folder: Path) -> Path:
@@ -142,11 +152,3 @@ def environment(folder: Path) -> Path:
 def _paths() -> list[str]:
     """Where this process's libraries lie."""
     return [path for path in sys.path if path.endswith("site-packages")]
-
-
-def run(*command: str | Path, **variables: str) -> str:
-    """What a command prints, run far from the checkout; that it fails is shown with all it said."""
-    environ = os.environ | variables
-    done = subprocess.run(list(map(str, command)), cwd="/", env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
-    return done.stdout
