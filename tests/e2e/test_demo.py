@@ -21,9 +21,9 @@ DOCKERFILE = f"""
 FROM {BASE_IMAGE}
 RUN mkdir -p /usr/share/man/man1 \\
     && apt-get update -qq && apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless && rm -rf /tmp/*
-ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt HOME=/user
+ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt XDG_CACHE_HOME=/cache
 """
-UV_CACHE = "rowkind-test-uv:/user/.cache/uv"
+UV_CACHE = "rowkind-test-uv:/cache/uv"
 """A volume that stays, as the images do: what uv has downloaded."""
 
 LEFT = r"""
@@ -37,7 +37,7 @@ for process in /proc/[0-9]*; do
     [ "$process" = /proc/1 ] || [ -z "$(tr -d '\0' < $process/cmdline)" ] || echo "left $process"
 done
 """
-"""Runs a command, and says how it ended, and which files and processes it has left, but for uv's own."""
+"""Runs a command, and says how it ended, and which files and processes it has left, without those of uv."""
 
 
 def test_the_demo_runs_in_a_bare_container_and_leaves_nothing(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_the_demo_runs_in_a_bare_container_and_leaves_nothing(tmp_path: Path) ->
     docker("build", "--quiet", "--tag", IMAGE, "-", text=DOCKERFILE)
     build_from_copy(tmp_path / "source", tmp_path / "built")
     (wheel,) = (tmp_path / "built").glob("*.whl")
-    mounted = [UV_CACHE, f"{wheel}:/{wheel.name}:ro", f"{kafka_jars()}:/user/.cache/rowkind/kafka-{KAFKA}:ro"]
+    mounted = [UV_CACHE, f"{wheel}:/{wheel.name}:ro", f"{kafka_jars()}:/cache/rowkind/kafka-{KAFKA}:ro"]
     mounted += [f"{Path(sys.executable).parent / name}:/usr/local/bin/{name}:ro" for name in ("uv", "uvx")]
     volumes = [f"--volume={each}" for each in mounted]
     docker("run", "--rm", *volumes, IMAGE, "uvx", "--from", f"/{wheel.name}", "rowkind", "--version")
