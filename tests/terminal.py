@@ -73,9 +73,13 @@ class Terminal:
         assert found is not None
         return found
 
+    def type(self, text: str, end: str = "\n") -> None:
+        """Type a line."""
+        os.write(self._screen, f"{text}{end}".encode())
+
     def press_ctrl_c(self) -> None:
         """Send SIGINT to all processes in the foreground, as a terminal does."""
-        os.write(self._screen, b"\x03")
+        self.type("\x03", end="")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command alone."""

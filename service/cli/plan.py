@@ -13,6 +13,7 @@ from rowkind.errors import FAILED, REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, planned_queries, warn
+from rowkind.service.cli.row_output import Form, RowOutput, numbers, row_output
 
 if TYPE_CHECKING:
     from rowkind.service.plan.explain.render import Format
@@ -107,14 +108,23 @@ class _WithoutPandas(MetaPathFinder):
 @click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
 @click.option("--fold", is_flag=True, help="Print the rows that remain at the end instead of the changes.")
 @click.option("--open", "open_", is_flag=True, help="Do not advance time at the end of the file.")
+@row_output
 def try_(
-    job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine: str, *, fold: bool, open_: bool
+    job_file: Path,
+    changes: Any,
+    sink: str | None,
+    batch_rows: int,
+    engine: str,
+    *,
+    fold: bool,
+    open_: bool,
+    form: Form | None,
 ) -> None:
     """Run a query over a file of changes, without Kafka.
 
     The changes are processed in order, in batches of N lines. Write decimals as strings, and timestamps as ISO-8601
-    (UTC) or milliseconds since the epoch. The output is one JSON object for each change of the result or, with
-    --fold, for each row that remains.
+    (UTC) or milliseconds since the epoch. The output has each change of the result or, with --fold, each row that
+    remains.
 
     A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes after it. At the end of the file, all
     watermarks and PROCTIME() advance past all times, unless --open is given.
@@ -140,8 +150,11 @@ def try_(
         from rowkind.service.query.trial_on_spark import on_spark  # noqa: PLC0415 -- loads Spark
 
         run = on_spark(warn)
-    for line in trial.results(job, plan, batches, run, fold=fold):
-        sys.stdout.write(line + "\n")
+    columns = [column.name for column in plan.value.fields]
+    shown = RowOutput(form, columns if fold else ["batch", "op", *columns], numbers(plan.value) | {"batch"})
+    for found in trial.results(job, plan, batches, run, fold=fold):
+        shown.add(found)
+    shown.flush()
 
 
 @click.command("import", epilog=calls("rowkind import flink-script.sql", "rowkind import flink-script.sql -o job.yaml"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ import click
 from rowkind.errors import REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
+from rowkind.service.cli.row_output import Form, RowOutput, row_output
 
 
 @click.group()
@@ -65,23 +65,17 @@ def dead_letters() -> None:
 
 @dead_letters.command("list", epilog=calls("rowkind dead-letters list job.yaml"))
 @JOB
-def list_letters(job_file: Path) -> None:
-    """List the dead letters. If the output is not a terminal, JSON lines are printed."""
+@row_output
+def list_letters(job_file: Path, form: Form | None) -> None:
+    """List the dead letters."""
     job = load_job(job_file)
     job.check_runnable()
     from rowkind.service.run.dead_letters import letters  # noqa: PLC0415 -- loaded when it is needed
 
+    shown = RowOutput(form, ("letter", "time", "origin", "stage", "replayed", "message"))
     for each in letters(job):
-        told = each.summary
-        if not sys.stdout.isatty():
-            click.echo(json.dumps(told, ensure_ascii=False))
-            continue
-        back = click.style("  replayed", fg="green") if each.replayed else ""
-        place = click.style(f"{told['letter']:>9}", bold=True)
-        origin = told["origin"] or "from another operator"
-        click.echo(
-            f"{place}  {told['time']}  {origin}  {click.style(told['stage'], fg='red')}: {told['message']}{back}"
-        )
+        shown.add(each.summary)
+    shown.flush()
 
 
 @dead_letters.command("show", epilog=calls("rowkind dead-letters show job.yaml 0:17"))

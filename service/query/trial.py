@@ -206,15 +206,15 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
 
 def results(
     job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine, *, fold: bool
-) -> Iterator[str]:
-    """Yield the lines to print, in order: each change of the result, or, if `fold` is set, each remaining row."""
+) -> Iterator[dict[str, Any]]:
+    """Yield the result's changes as JSON objects in order, or, if `fold` is set, the remaining rows."""
     if fold:
         for row in decode(sink.value, folded(job, sink, batches, engine)):
-            yield json.dumps({"row": row}, ensure_ascii=False)
+            yield {"row": row}
         return
     for number, changes in enumerate(engine(job, sink, batches)):
         for kind, row in zip(changes.kind.tolist(), decode(sink.value, changes.payload), strict=True):
-            yield json.dumps({"batch": number, "op": SYMBOLS[kind], "row": row}, ensure_ascii=False)
+            yield {"batch": number, "op": SYMBOLS[kind], "row": row}
 
 
 def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine) -> pa.BinaryArray:

@@ -1,7 +1,7 @@
 """The tutorials, carried out as they are written: their files, their commands, and what the commands print.
 
-A code block with a title is a file. A `console` block is a command with its output. Files named `test_*.py` are run
-with pytest.
+A code block with a title is a file. A `console` block is a command with its output on a terminal. Files named
+`test_*.py` are run with pytest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def test_a_tutorial_works_as_written(page: str, tmp_path: Path, monkeypatch: pyt
         Path(name).write_text(content)
     commands = COMMAND.findall(text)
     for command, output in commands:
-        done = CliRunner().invoke(main, shlex.split(command), prog_name="rowkind", catch_exceptions=False)
+        on_a_terminal = ["--output", "table"] if command.startswith("try ") else []
+        arguments = [*shlex.split(command), *on_a_terminal]
+        done = CliRunner().invoke(main, arguments, prog_name="rowkind", catch_exceptions=False)
         assert done.stdout == output, command
     tests = sorted(each.name for each in tmp_path.glob("test_*.py"))
     assert commands or tests, "the page shows no command and no test"

@@ -23,6 +23,7 @@ from rowkind.service.cli import main
 from rowkind.service.client.external_table import OutsideError
 from rowkind.service.dev.broker import Broker
 from tests.examples.jobs import EXAMPLES
+from tests.terminal import Terminal
 
 pytestmark = pytest.mark.kafka
 
@@ -182,7 +183,7 @@ def test_the_example_runs(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_on_a_terminal_kinds_have_colours(make_job: MakeJob) -> None:
-    """Inserts are green, deletes are red and old rows are yellow; without a terminal the output is JSON."""
+    """The changes are a table. Inserts are green, deletes are red, and old rows are yellow."""
     job = make_job("retract")
     with Producer(job, "orders") as orders:
         orders.insert({"id": 1})
@@ -194,4 +195,24 @@ def test_on_a_terminal_kinds_have_colours(make_job: MakeJob) -> None:
     os.close(end)
     shown = os.read(terminal, 10_000).decode()
     os.close(terminal)
-    assert [line.split()[0] for line in shown.splitlines()] == ["\x1b[32m+I", "\x1b[33m-U", "\x1b[32m+U", "\x1b[31m-D"]
+    kinds = [line.split()[0].removesuffix("\x1b[0m") for line in shown.splitlines()]
+    assert kinds == ["\x1b[1mop", "\x1b[32m+I", "\x1b[33m-U", "\x1b[32m+U", "\x1b[31m-D"]
+
+
+def test_typed_rows_are_sent_one_by_one(make_job: MakeJob) -> None:
+    """Each line is in the topic before the next one is typed, and an invalid line does not end the command."""
+    job = make_job("retract")
+    with Terminal(sys.executable, "-m", "rowkind", "produce", job, "orders") as typed:
+        typed.until("Type rows of orders, .* until Ctrl-D: id BIGINT, name STRING")
+        for number, line in enumerate(('{"id": 1}', '{"id": 2}'), 1):
+            typed.type(line)
+            typed.until(rf"(?s)(sent \+I.*){{{number}}}")
+            assert len(table(job, "orders")) == number
+        typed.type('{"id": true}')
+        typed.until("rowkind: table orders: id")
+        typed.type('{"op": "-D", "row": {"id": 1}}')
+        typed.until("sent -D")
+        typed.type("\x04", end="")
+        typed.until("3 rows sent")
+        assert typed.ended() == 0
+    assert [row["id"] for row in table(job, "orders").to_pylist()] == [2]

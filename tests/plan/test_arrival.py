@@ -53,7 +53,7 @@ def _steps(folder: Path, job: str, changes: list[Change], column: str) -> list[A
     for number in range(1, len(batches) + 1):
         rows = list(trial.results(loaded, plan(loaded, "result"), batches[:number], trial.in_memory(print), fold=True))
         assert len(rows) < 2
-        found.append(json.loads(rows[0])["row"][column] if rows else None)
+        found.append(rows[0]["row"][column] if rows else None)
     return found
 
 
@@ -109,4 +109,4 @@ def test_numbers_by_arrival_go_to_a_topic_that_only_grows(tmp_path: Path) -> Non
     lines = [json.dumps({"table": table, "op": op, "row": row}) for table, op, row in CLICKS]
     batches = trial.read(loaded, lines, "changes.jsonl", 1)
     found = trial.results(loaded, plan(loaded, "result"), batches, trial.in_memory(print), fold=True)
-    assert [json.loads(each)["row"] for each in found] == [{"page": page, "n": at + 1} for at, page in enumerate("abc")]
+    assert [each["row"] for each in found] == [{"page": page, "n": at + 1} for at, page in enumerate("abc")]

@@ -56,8 +56,7 @@ def _run(folder: Path, sql: str, changes: Sequence[tuple[str, Change]], *, fold:
     lines = [json.dumps({"table": table, "op": op, "row": row}) for table, (op, row) in changes]
     batches = trial.read(job, lines, "changes.jsonl", rows)
     told: list[str] = []
-    printed = list(trial.results(job, plan(job, "result"), batches, trial.in_memory(told.append), fold=fold))
-    return [json.loads(each) for each in printed]
+    return list(trial.results(job, plan(job, "result"), batches, trial.in_memory(told.append), fold=fold))
 
 
 def _rows(folder: Path, sql: str, *rows: dict[str, Any], table: str = "t") -> list[list[Any]]:

@@ -1,0 +1,116 @@
+"""Print rows for people or for programs: as an aligned table, as JSON lines, or as CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rowkind.avro.schema import Record
+
+Form = Literal["table", "json", "csv"]
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_COLOURS = {"+I": "green", "+U": "green", "-U": "yellow", "-D": "red"}
+_NUMBER = re.compile(r"(TINYINT|SMALLINT|INT|BIGINT|FLOAT|DOUBLE|DECIMAL)\b")
+_AT_ONCE = 1_000
+"""The number of rows that are aligned together."""
+_WIDEST = 60
+"""The longest text in a table's cell, except in the last column. The rest of a longer text is cut off."""
+
+
+def row_output(command: _Command) -> _Command:
+    """Add the option `--output` to a command, as its argument `form`."""
+    option = click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(["table", "json", "csv"]),
+        help="Print an aligned table, JSON lines or CSV.  [default: table on a terminal, otherwise json]",
+    )
+    return option(command)
+
+
+def numbers(record: Record) -> frozenset[str]:
+    """Return the names of a record's columns that have numbers, which a table aligns to the right."""
+    return frozenset(column.name for column in record.fields if _NUMBER.match(column.type.sql))
+
+
+@dataclass
+class RowOutput:
+    """Prints objects with these columns; `right` names those that a table aligns to the right.
+
+    In a table and in CSV, the columns of an object's `row` are columns like the object's other keys.
+    """
+
+    form: Form | None
+    columns: Sequence[str]
+    right: frozenset[str] = frozenset()
+    _waiting: list[list[str]] = field(default_factory=list)
+    _widths: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Choose the form, and print the header of CSV."""
+        self.form = self.form or ("table" if sys.stdout.isatty() else "json")
+        self._csv = csv.writer(sys.stdout, lineterminator="\n")
+        if self.form == "csv":
+            self._csv.writerow(self.columns)
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        """Print an object. A table may wait for `flush`."""
+        if self.form == "json":
+            click.echo(json.dumps(found, ensure_ascii=False))
+            return
+        flat = {name: value for name, value in found.items() if name != "row"} | found.get("row", {})
+        if self.form == "csv":
+            self._csv.writerow(["" if flat.get(name) is None else _text(flat[name]) for name in self.columns])
+            return
+        *first, last = (_cell(flat, name) for name in self.columns)
+        self._waiting.append([*(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…" for text in first), last])
+        if len(self._waiting) >= _AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Print what waits. If it is wider than the rows before it, the table begins again with its header."""
+        if self._waiting:
+            from rich.cells import cell_len  # noqa: PLC0415 -- loaded when it is needed
+
+            lines = [list(self.columns), *self._waiting]
+            widths = [max(cell_len(line[at]) for line in lines) for at in range(len(self.columns))]
+            if any(new > old for new, old in zip(widths, self._widths or [0] * len(widths), strict=True)):
+                self._widths = widths
+                self._line(list(self.columns), cell_len, header=True)
+            for line in self._waiting:
+                self._line(line, cell_len)
+        self._waiting = []
+        sys.stdout.flush()
+
+    def _line(self, cells: list[str], length: Callable[[str], int], *, header: bool = False) -> None:
+        shown = []
+        for name, cell, width in zip(self.columns, cells, self._widths, strict=True):
+            styled = cell
+            if header or cell == "NULL":
+                styled = click.style(cell, bold=header or None, dim=not header or None)
+            elif name == "op":
+                styled = click.style(cell, fg=_COLOURS[cell])
+            space = " " * (width - length(cell))
+            shown.append(space + styled if name in self.right else styled + space)
+        click.echo("  ".join(shown).rstrip())
+
+
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    """Return the text of a table's cell; a column that the row does not have, such as all but a key's, is empty."""
+    if name not in row:
+        return ""
+    return "NULL" if row[name] is None else _text(row[name]).replace("\n", "\\n")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
