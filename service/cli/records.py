@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +20,10 @@ from rowkind.service.cli.row_output import Form, RowOutput, numbers, row_output
 if TYPE_CHECKING:
     from rowkind.avro.schema import Record
     from rowkind.operators.columns.changes import Rows
+
+_SHARE = click.FloatRange(0, 1)
+_TICK_SECONDS = 0.1
+"""The time between two groups of generated changes."""
 
 
 @click.command(
@@ -57,6 +64,50 @@ def produce(job_file: Path, table: str, file: Any) -> None:
                     click.echo(f"sent {kind}", err=True)
                 sent += 1
     click.echo(f"{counted(sent, 'row')} sent", err=True)
+
+
+@click.command(
+    epilog=calls(
+        "rowkind generate job.yaml --table orders --rate 1000",
+        "rowkind generate job.yaml --table orders --rows 100000 --updates 0.5 --skew 1.1",
+    )
+)
+@JOB
+@click.option("--table", required=True, shell_complete=names("tables"), help="Write to the topic of this table.")
+@click.option("--rate", default=1_000.0, show_default=True, type=click.FloatRange(min=0.1), help="Changes per second.")
+@click.option("--rows", type=click.IntRange(min=1), help="Stop after this many changes.  [default: never]")
+@click.option("--updates", default=0.3, show_default=True, type=_SHARE, help="Share of changes that update a row.")
+@click.option("--deletes", default=0.1, show_default=True, type=_SHARE, help="Share of changes that delete a row.")
+@click.option(
+    "--nulls", default=0.0, show_default=True, type=_SHARE, help="Share of NULL values where NULL is allowed."
+)
+@click.option("--late", default=0.0, show_default=True, type=_SHARE, help="Share of rows with times of 10 minutes ago.")
+@click.option("--keys", default=10_000, show_default=True, type=click.IntRange(min=1), help="Maximum number of rows.")
+@click.option("--skew", default=0.0, show_default=True, type=click.FloatRange(0, 5), help="Zipf's exponent of updates.")
+@click.option("--seed", default=0, show_default=True, help="Equal seeds give equal changes, except for times.")
+def generate(job_file: Path, table: str, *, rate: float, rows: int | None, seed: int, **shares: Any) -> None:
+    """Write random changes to the topic of a table until Ctrl-C.
+
+    Key columns with whole numbers are counted up. Other values are random, by the column's type; times are the present.
+    An append table gets insertions only.
+    """
+    from rowkind.service.client.generate import Generator, Shares  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.client.produce import Producer  # noqa: PLC0415 -- as above
+
+    sent, began = 0, time.monotonic()
+    with Producer(load_job(job_file), table) as producer:
+        changes = iter(
+            Generator(producer.table.declared, producer.table.primary_key, producer.table.mode, Shares(**shares), seed)
+        )
+        with suppress(KeyboardInterrupt):
+            while rows is None or sent < rows:
+                due = int((time.monotonic() - began) * rate) + 1
+                for kind, row in itertools.islice(changes, min(due, rows or due) - sent):
+                    producer.send(kind, row)
+                    sent += 1
+                producer.flush()
+                time.sleep(_TICK_SECONDS)
+    click.echo(f"{counted(sent, 'change')} sent", err=True)
 
 
 def _change(line: str) -> tuple[str, Any]:
