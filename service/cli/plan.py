@@ -13,7 +13,7 @@ from rowkind.errors import FAILED, REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, planned_queries, warn
-from rowkind.service.cli.row_output import Form, RowOutput, numbers, row_output
+from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output
 
 if TYPE_CHECKING:
     from rowkind.service.plan.explain.render import Format
@@ -118,7 +118,7 @@ def try_(
     *,
     fold: bool,
     open_: bool,
-    form: Form | None,
+    form: OutputForm | None,
 ) -> None:
     """Run a query over a file of changes, without Kafka.
 

@@ -15,7 +15,7 @@ from rowkind.errors import REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
-from rowkind.service.cli.row_output import Form, RowOutput, numbers, row_output
+from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output
 
 if TYPE_CHECKING:
     from rowkind.avro.schema import Record
@@ -91,13 +91,15 @@ def generate(job_file: Path, table: str, *, rate: float, rows: int | None, seed:
     Key columns with whole numbers are counted up. Other values are random, by the column's type; times are the present.
     An append table gets insertions only.
     """
-    from rowkind.service.client.generate import Generator, Shares  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.client.generate import ChangeGenerator, Composition  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.client.produce import Producer  # noqa: PLC0415 -- as above
 
     sent, began = 0, time.monotonic()
     with Producer(load_job(job_file), table) as producer:
         changes = iter(
-            Generator(producer.table.declared, producer.table.primary_key, producer.table.mode, Shares(**shares), seed)
+            ChangeGenerator(
+                producer.table.declared, producer.table.primary_key, producer.table.mode, Composition(**shares), seed
+            )
         )
         with suppress(KeyboardInterrupt):
             while rows is None or sent < rows:
@@ -133,7 +135,7 @@ def _change(line: str) -> tuple[str, Any]:
 @click.option("--follow", "-f", is_flag=True, help="Wait for more changes until Ctrl-C.")
 @click.option("--fold", is_flag=True, help="Print the current rows instead of the changes.")
 @row_output
-def consume(job_file: Path, name: str, *, follow: bool, fold: bool, form: Form | None) -> None:
+def consume(job_file: Path, name: str, *, follow: bool, fold: bool, form: OutputForm | None) -> None:
     """Print the committed changes of the sink or table NAME."""
     if follow and fold:
         fail("--fold and --follow cannot be combined: --fold prints the current rows and ends", REFUSED)

@@ -19,7 +19,7 @@ from rowkind.avro.schema import Record
 from rowkind.avro.type import Type
 from rowkind.operators.changelog import ChangelogMode
 
-Change = tuple[str, dict[str, Any]]
+GeneratedChange = tuple[str, dict[str, Any]]
 """A row kind, such as "+I", and a row."""
 
 _LETTERS = string.ascii_lowercase
@@ -31,7 +31,7 @@ _LATE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
-class Shares:
+class Composition:
     """The composition of the generated changes; every share is from 0 to 1.
 
     `updates` and `deletes` are shares of the changes, once there are rows. `nulls` is the share of NULL values in
@@ -48,7 +48,7 @@ class Shares:
     skew: float = 0.0
 
 
-class Generator:
+class ChangeGenerator:
     """Generates changes of a table with these columns, key and mode; equal seeds give equal changes, except for times.
 
     In an append table, every change is an insertion. A retract table gets `-U` and `+U` with full rows, an upsert table
@@ -56,7 +56,12 @@ class Generator:
     """
 
     def __init__(
-        self, record: Record, key: Sequence[str], mode: ChangelogMode, shares: Shares = Shares(), seed: int = 0
+        self,
+        record: Record,
+        key: Sequence[str],
+        mode: ChangelogMode,
+        shares: Composition = Composition(),
+        seed: int = 0,
     ) -> None:
         self._key, self._mode, self._shares = key, mode, shares
         self._draw = random.Random(seed)  # noqa: S311 - the data is reproducible, not secret
@@ -67,12 +72,12 @@ class Generator:
         self._next = 1
         self._now = datetime.now(UTC)
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[GeneratedChange]:
         """Yield changes without end."""
         while True:
             yield from self._one()
 
-    def _one(self) -> Iterator[Change]:
+    def _one(self) -> Iterator[GeneratedChange]:
         self._now = datetime.now(UTC) - (_LATE if self._draw.random() < self._shares.late else timedelta())
         chance = self._draw.random()
         if self._mode != "append" and self._rows and chance < self._shares.deletes:
