@@ -115,7 +115,7 @@ def _tracing(job: str) -> Iterator[Traces | None]:
     try:
         from rowkind.service.monitoring.traces import Traces  # noqa: PLC0415 -- its libraries need not be there
     except ImportError:
-        log.warning("%s requests traces, but OpenTelemetry is not installed: pip install 'rowkind[traces]'", asked)
+        log.warning("%s requests traces, but OpenTelemetry is not installed: install rowkind[traces]", asked)
         yield None
     else:
         with closing(Traces(job)) as traces:
