@@ -129,12 +129,12 @@ def try_(
     A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes after it. At the end of the file, all
     watermarks and PROCTIME() advance past all times, unless --open is given.
     """
-    from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
-    from rowkind.service.query import trial  # noqa: PLC0415 -- as above
-
     job = load_job(job_file)
     if engine == "memory" and not job.functions:
         sys.meta_path.insert(0, _WithoutPandas())
+    from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.query import trial  # noqa: PLC0415 -- as above
+
     if sink is None and len(job.sinks) > 1:
         fail(f"{job_file} has several sinks: choose one with --sink ({', '.join(job.sinks)})", REFUSED)
     known(job, sink)
