@@ -60,9 +60,18 @@ def test_the_round_of_the_first_hour(tmp_path: Path) -> None:
             {"customer": "Blaise", "orders": 1, "amount": Decimal("7.00")},
         ]
     found = [json.loads(line) for line in seen.output.splitlines()[begun:]]
-    assert sorted((each["op"], json.dumps(each["row"])) for each in found) == sorted(
-        (line[:2], json.dumps(json.loads(line[4:]))) for line in shown.splitlines()
-    )
+    assert sorted(map(_flat, found)) == sorted(_listed(shown))
+
+
+def _flat(change: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a change's columns and values, as `consume` prints them in a table."""
+    return [("op", change["op"]), *((name, str(value)) for name, value in change["row"].items())]
+
+
+def _listed(table: str) -> list[list[tuple[str, str]]]:
+    """Return the columns and values of each row of a table."""
+    names, *rows = (line.split() for line in table.splitlines())
+    return [list(zip(names, row, strict=True)) for row in rows]
 
 
 def _settings(kafka: int, topic: str) -> dict[str, Any]:
