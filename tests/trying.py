@@ -51,8 +51,8 @@ def outcome(job: Job, changes: Iterable[Change], batch_rows: int, engine: Engine
     planned = plan(job, "o")
     if engine is None:
         end(planned, batches)
-    lines = results(job, planned, batches, engine or in_memory(print), fold=True)
-    return [json.loads(line)["row"] for line in lines]
+    rows = results(job, planned, batches, engine or in_memory(print), fold=True)
+    return [each["row"] for each in rows]
 
 
 def inserts(table: str, rows: Sequence[Mapping[str, Any]]) -> list[Change]:

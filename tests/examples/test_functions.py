@@ -37,6 +37,6 @@ def test_the_functions_of_the_example_follow_its_changes(sink: str, rows: int) -
     """For batches of any size, the result is that of the remaining products and reviews."""
     job = example("reviews")
     changes = batches(job, stored_lines("reviews"), rows)
-    lines = trial.results(job, plan(job, sink), changes, trial.in_memory(print), fold=True)
-    found = [list(json.loads(line)["row"].values()) for line in lines]
+    rows = trial.results(job, plan(job, sink), changes, trial.in_memory(print), fold=True)
+    found = [list(each["row"].values()) for each in rows]
     assert sorted(found, key=json.dumps) == EXPECTED[sink]

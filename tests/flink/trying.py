@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,8 @@ def given(job: Job, changes: Sequence[Change], sink: str, *batch_rows: int, ende
         batches = read(job, own, "changes", rows)
         if ended:
             end(planned, batches)
-        lines = results(job, planned, batches, in_memory(print), fold=True)
-        folds.append([json.loads(line)["row"] for line in lines])
+        rows = results(job, planned, batches, in_memory(print), fold=True)
+        folds.append([each["row"] for each in rows])
     for rows, fold in zip(batch_rows, folds, strict=False):
         assert sorted(map(str, fold)) == sorted(map(str, folds[0])), f"batches of {rows}"
     return folds[0]

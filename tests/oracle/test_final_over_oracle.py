@@ -276,7 +276,7 @@ def test_windows_above_are_final(tmp_path: Path) -> None:
         (f"SELECT id, SUM(v) OVER ({BY}) AS x FROM a", "mode: append", "ttl: 1d", "add `watermark: ts` to table"),
         (FIRST, "mode: append", "ttl: 1d", "add `watermark: ts` to table"),
         (FIRST, "mode: append, emit: changes", "", "remove `emit: changes`"),
-        (FIRST.replace("ORDER BY ts", "ORDER BY ts DESC"), "mode: append", "", "give the sink mode upsert or retract"),
+        (FIRST.replace("ORDER BY ts", "ORDER BY ts DESC"), "mode: append", "", "sink's `mode` to upsert or retract"),
         (f"SELECT id, SUM(v) OVER ({BY}) AS x FROM a", "mode: append",
          "watermark: {column: ts, delay: 4s, allowed_lateness: 1m}", "remove `allowed_lateness` from"),
         ("SELECT id, SUM(v) OVER (ORDER BY NULLIF(ts, ts)) AS x FROM a", "mode: append", "", "start its ORDER BY with"),

@@ -110,7 +110,7 @@ def test_what_is_corrected_is_no_append_stream(tmp_path: Path) -> None:
     assert (
         "sinks.result.mode: an append sink accepts only inserts, but rows of a may be late by `allowed_lateness`, and "
         "would correct rows that have been emitted: remove `allowed_lateness` from the watermark, so that late rows "
-        "are dropped, or give the sink mode upsert or retract"
+        "are dropped, or set the sink's `mode` to upsert or retract"
     ) in str(caught.value)
 
 

@@ -48,7 +48,7 @@ def buffer_until_watermark(query: Query) -> Query:
         partition=[bids.item]
       Scan bids
     """
-    other = ", or set `emit: changes` and give the sink mode retract or upsert" * wants_final(query.root, query)
+    other = ", or set `emit: changes` and set the sink's `mode` to retract or upsert" * wants_final(query.root, query)
     tables = timed_tables(query.root)
     rules: Rules = {LogicalOver: partial(_over, tables, other), LogicalRank: partial(_rank, tables, other)}
     return replace(query, root=where_final(query, partial(changed, rules)))

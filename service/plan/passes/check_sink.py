@@ -35,7 +35,7 @@ def check_sink(query: Query) -> Query:
 
     >>> example(check_sink, "SELECT status, COUNT(*) AS n FROM orders GROUP BY status", sink="append")
     Refusal: an append sink accepts only inserts, but orders has mode retract, so its rows may be updated or
-    deleted: give the sink mode retract or upsert
+    deleted: set the sink's `mode` to retract or upsert
     """
     sink, result = query.sink, columns(query.root)
     for column in sink.key:
@@ -53,8 +53,8 @@ def check_sink(query: Query) -> Query:
             if result[column].nullable:
                 raise Refusal(
                     f"the key column {column!r} may be NULL, and a row whose key is NULL cannot be replaced: remove "
-                    f"such rows with WHERE {column} IS NOT NULL, write COALESCE({column}, …) AS {column}, or give "
-                    f"the sink mode retract",
+                    f"such rows with WHERE {column} IS NOT NULL, write COALESCE({column}, …) AS {column}, or set "
+                    f"the sink's `mode` to retract",
                     query.outputs[column],
                     field="key",
                 )
@@ -94,7 +94,7 @@ def _check_append(query: Query) -> None:
     )
 
 
-_MODE = "give the sink mode retract or upsert"
+_MODE = "set the sink's `mode` to retract or upsert"
 
 
 def _for_join(query: Query, join: LogicalJoin) -> str:
@@ -102,11 +102,11 @@ def _for_join(query: Query, join: LogicalJoin) -> str:
 
 
 def _for_aggregate(query: Query, _node: LogicalAggregate) -> str:
-    return f"give the sink mode upsert with the group columns as key, or mode retract{_or_once(query)}"
+    return f"set the sink's `mode` to upsert with the group columns as key, or to retract{_or_once(query)}"
 
 
 def _for_rank(query: Query, rank: LogicalRank) -> str:
-    return f"give the sink mode upsert or retract{_or_in_time(query, rank)}{_or_once(query)}"
+    return f"set the sink's `mode` to upsert or retract{_or_in_time(query, rank)}{_or_once(query)}"
 
 
 def _for_over(query: Query, over: LogicalOver) -> str:
@@ -119,7 +119,7 @@ def _for_session(query: Query, _node: LogicalSession) -> str:
 
 def _for_lookup(_query: Query, _node: LogicalLookup) -> str:
     both = "declare a `watermark` on both sides, so that each row is emitted once, when the watermark has passed it"
-    return f"give the sink mode upsert or retract, or {both}"
+    return f"set the sink's `mode` to upsert or retract, or {both}"
 
 
 def _for_expiry(_query: Query, _node: LogicalNormalize) -> str:
@@ -200,5 +200,5 @@ def _advice(query: Query) -> str:
     (below,) = inputs(query.root)
     keys = in_order(unique_keys(below), below)
     if not keys:
-        return ": declare a primary_key for the tables, or give the sink mode retract"
-    return f": select {' and '.join(keys[0])}, or give the sink mode retract"
+        return ": declare a primary_key for the tables, or set the sink's `mode` to retract"
+    return f": select {' and '.join(keys[0])}, or set the sink's `mode` to retract"

@@ -222,6 +222,6 @@ def _corrected(tables: Tables, clock: Clock) -> Refusal:
     return Refusal(
         f"an append sink accepts only inserts, but rows of {' and '.join(late)} may be late by `allowed_lateness`, "
         f"and would correct rows that have been emitted: remove `allowed_lateness` from the watermark, so that late "
-        f"rows are dropped, or give the sink mode upsert or retract",
+        f"rows are dropped, or set the sink's `mode` to upsert or retract",
         field="mode",
     )

@@ -120,11 +120,11 @@ def test_a_broken_promise_is_fatal_where_the_job_says_so(tmp_path: Path) -> None
         job, sink = planned(tmp_path, JOINED.format(table="seen"), policy=policy)
         twice = encode(declared(job, "seen"), [ROW, ROW])
         batches = [TrialBatch({"seen": Rows(np.zeros(2, np.int8), np.arange(2) << 16, twice)})]
-        lines = results(job, sink, batches, in_memory(warnings.append), fold=False)
+        found = results(job, sink, batches, in_memory(warnings.append), fold=False)
         if policy == "warn":
-            assert len(list(lines)) == 1
+            assert len(list(found)) == 1
             (warning,) = warnings
             assert "table seen: the constraint primary_key is violated" in warning
         else:
             with pytest.raises(BrokenPromiseError, match="`promises: warn` it continues"):
-                list(lines)
+                list(found)

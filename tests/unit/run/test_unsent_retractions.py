@@ -87,10 +87,10 @@ def test_a_stray_is_fatal_where_the_job_says_so(tmp_path: Path) -> None:
         TrialBatch({"a": rows(job, "a", (RowKind.INSERT, {"id": 5, "k": 5}))}),
         TrialBatch({"a": rows(job, "a", STRAY, offset=1)}),
     ]
-    lines = results(job, sink, batches, in_memory(lambda _: None), fold=False)
-    assert json.loads(next(lines))["row"] == {"k": 5, "n": 1}
+    found = results(job, sink, batches, in_memory(lambda _: None), fold=False)
+    assert next(found)["row"] == {"k": 5, "n": 1}
     with pytest.raises(UnmatchedError):
-        next(lines)
+        next(found)
 
 
 def test_what_is_planned_again_for_a_not_in_counts_no_stray_again(tmp_path: Path) -> None:

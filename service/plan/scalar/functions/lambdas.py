@@ -36,7 +36,7 @@ def _known(body: Typed) -> Typed:
 def _let(values: Mapping[str, str], body: str) -> str:
     """Return DuckDB SQL that binds names to values, and evaluates a body that uses the names.
 
-    DuckDB can bind a name only as a lambda's parameter, so each value is put into a list of one element, and a lambda
+    DuckDB can bind a name only as a lambda's parameter, so each value is wrapped in a list of one element, and a lambda
     over this list binds the name.
     """
     for name, value in reversed(list(values.items())):
