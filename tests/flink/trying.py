@@ -33,8 +33,8 @@ def given(job: Job, changes: Sequence[Change], sink: str, *batch_rows: int, ende
         batches = read(job, own, "changes", rows)
         if ended:
             end(planned, batches)
-        rows = results(job, planned, batches, in_memory(print), fold=True)
-        folds.append([each["row"] for each in rows])
+        found = results(job, planned, batches, in_memory(print), fold=True)
+        folds.append([each["row"] for each in found])
     for rows, fold in zip(batch_rows, folds, strict=False):
         assert sorted(map(str, fold)) == sorted(map(str, folds[0])), f"batches of {rows}"
     return folds[0]
