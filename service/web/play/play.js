@@ -122,7 +122,10 @@ function cell(value) {
 }
 function table(id, head, rows, empty) {
   const top = element("thead"), body = element("tbody"), line = element("tr");
-  line.append(...head.map((each) => element("th", each)));
+  line.append(...head.map((each, place) => {
+    const below = rows.length ? rows[0].children[place] : null;
+    return element("th", each, below && below.className === "number" ? "number" : "");
+  }));
   top.append(line);
   if (!rows.length) body.append(element("tr"));
   if (!rows.length) body.firstChild.append(element("td", empty, "empty"));
@@ -153,14 +156,14 @@ function draw() {
     place.hidden = !own;
     place.textContent = own ? (error.line ? `line ${error.line}: ` : "") + error.text : "";
   }
-  // With an error in the job, the result before it stays, but is marked as old.
-  const stale = !result.plan;
-  document.querySelector(".outputs").classList.toggle("stale", stale);
   if (result.sinks && result.sinks.length) {
     sink.replaceChildren(...result.sinks.map((each) => new Option(each, each, false, each === result.sink)));
     at("sinks").hidden = result.sinks.length < 2;
   }
-  if (stale) {
+  if (!result.plan) {
+    // With an error in the job, the last result stays.
+    at("notes").hidden = !at("plan").children.length;
+    at("notes").textContent = "This is the result before the error.";
     chosen = null;
     result.batches = [];
     for (const each of at("result").querySelectorAll("tbody tr")) each.removeAttribute("data-batch");

@@ -89,7 +89,9 @@ def tried(request: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
         result.columns = [column.name for column in planned.value.fields]
         _run(job, planned, changes.splitlines(), result)
     except JobError as error:
-        result.fail("job", error.problems[0].line, "\n".join(_problem(each) for each in error.problems))
+        first, *others = error.problems
+        more = "".join(f"\nline {each.line}: {_text(each)}" for each in others)
+        result.fail("job", first.line, f"{_text(first)}{more}")
     except PlanError as error:
         line, what = _split(str(error))
         if error.span is not None and line:
@@ -123,7 +125,7 @@ def _drawn(job: Job, sink: PhysicalSink) -> str:
         return f'<p class="emitted" data-step="{anchor(step.name)}"></p>'
 
     described = with_display_names(describe(sink.name, [sink], {sink.name: job.sinks[sink.name].sql})).sinks[0]
-    return advised(described) + tree(described, emitted)
+    return tree(described, emitted) + advised(described)
 
 
 def _run(job: Job, sink: PhysicalSink, lines: Sequence[str], result: _Result) -> None:
@@ -208,9 +210,8 @@ def _lines(batch: trial.TrialBatch) -> tuple[int, int] | None:
     return (min(numbers), max(numbers)) if numbers else None
 
 
-def _problem(problem: Problem) -> str:
-    place = f"line {problem.line}: " if problem.line else ""
-    return f"{place}{problem.field}: {problem.text}" if problem.field else f"{place}{problem.text}"
+def _text(problem: Problem) -> str:
+    return f"{problem.field}: {problem.text}" if problem.field else problem.text
 
 
 def _split(message: str) -> tuple[int, str]:
