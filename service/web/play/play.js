@@ -4,7 +4,7 @@ const at = (id) => document.getElementById(id);
 const job = at("job"), changes = at("changes"), example = at("example"), sink = at("sink"), state = at("state");
 const examples = JSON.parse(at("examples").textContent);
 const editors = { job, changes };
-let result = null, chosen = null, wrong = {}, sent = "", busy = false, timer = 0, written = "";
+let result = null, wanted = null, chosen = null, wrong = {}, sent = "", busy = false, timer = 0, written = "";
 
 // The state in the URL.
 async function through(bytes, stream) {
@@ -21,12 +21,12 @@ async function unpacked(text) {
   return JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream("deflate-raw"))));
 }
 function current() {
-  return { job: job.value, changes: changes.value, sink: sink.value || null };
+  return { job: job.value, changes: changes.value, sink: wanted };
 }
 function show(values) {
   job.value = String(values.job ?? "");
   changes.value = String(values.changes ?? "");
-  sink.replaceChildren(...(values.sink ? [new Option(values.sink)] : []));
+  wanted = values.sink ?? null;
   for (const each of Object.values(editors)) each.scrollTop = 0;
   chosen = null;
   edited(0);
@@ -157,7 +157,9 @@ function draw() {
     place.textContent = own ? (error.line ? `line ${error.line}: ` : "") + error.text : "";
   }
   if (result.sinks && result.sinks.length) {
-    sink.replaceChildren(...result.sinks.map((each) => new Option(each, each, false, each === result.sink)));
+    // The user may have chosen another sink since the request.
+    const own = result.sinks.includes(wanted) ? wanted : result.sink;
+    sink.replaceChildren(...result.sinks.map((each) => new Option(each, each, false, each === own)));
     at("sinks").hidden = result.sinks.length < 2;
   }
   if (!result.plan) {
@@ -188,7 +190,7 @@ for (const each of Object.values(editors)) {
   each.addEventListener("input", () => { chosen = null; wrong = {}; edited(); });
   each.addEventListener("scroll", () => { each.previousElementSibling.scrollTop = each.scrollTop; });
 }
-sink.addEventListener("change", () => { chosen = null; edited(0); });
+sink.addEventListener("change", () => { wanted = sink.value; chosen = null; edited(0); });
 example.addEventListener("change", () => show(examples[example.selectedIndex]));
 at("result").addEventListener("click", (event) => {
   const row = event.target.closest("tr[data-batch]");

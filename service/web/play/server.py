@@ -72,7 +72,7 @@ class PlayServer(HttpServer):
     """Serves the page and computes its results. Raises PortInUseError."""
 
     def __init__(self, offered: Sequence[Example], worker: Worker, port: int) -> None:
-        handler = type("Handler", (_Handler,), {"page": page(offered), "worker": worker})
+        handler = type("Handler", (_PlayHandler,), {"page": page(offered), "worker": worker})
         try:
             super().__init__(handler, HOST, port, "play")
         except OSError as error:
@@ -82,7 +82,7 @@ class PlayServer(HttpServer):
             ) from None
 
 
-class _Handler(ResponseHandler):
+class _PlayHandler(ResponseHandler):
     page: str
     worker: Worker
 

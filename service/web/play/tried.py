@@ -138,7 +138,7 @@ def _run(job: Job, sink: PhysicalSink, lines: Sequence[str], result: _Result) ->
         result.notes.append(f"there are many changes, so each batch has {batch_rows} of them")
     trial.end(sink, batches)
     result.notes += [f"the query does not read table {each}" for each in trial.unread(sink, batches)]
-    fold, steps, total, end = trial.fold_of(sink), _Steps(batches), 0, time.monotonic() + MOST_SECONDS
+    fold, steps, total, end = trial.fold_of(sink), _StepCounts(batches), 0, time.monotonic() + MOST_SECONDS
     try:
         for number, changes in enumerate(
             trial.in_memory(partial(_note, result, steps), steps.watch)(job, sink, batches)
@@ -162,7 +162,7 @@ def _run(job: Job, sink: PhysicalSink, lines: Sequence[str], result: _Result) ->
 
 
 @dataclass
-class _Steps:
+class _StepCounts:
     """The numbers of inserted and retracted rows that each step emits in each batch."""
 
     batches: Sequence[trial.TrialBatch]
@@ -189,7 +189,7 @@ class _Steps:
         self._now = {}
 
 
-def _note(result: _Result, steps: _Steps, text: str) -> None:
+def _note(result: _Result, steps: _StepCounts, text: str) -> None:
     result.notes.append(f"line {steps.line}: {text}" if steps.line else text)
 
 

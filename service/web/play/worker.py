@@ -10,6 +10,7 @@ The next request starts another one, which takes less than a second.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import selectors
 import signal
@@ -21,6 +22,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
+
+import duckdb
 
 from rowkind.service.web.play.tried import tried
 
@@ -65,8 +68,15 @@ class Worker:
         return failed(f"the run was stopped because it {reason}: use fewer changes, or `rowkind try`")
 
     def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", __name__, str(self._file)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")  # noqa: S603 - this module
+        process = subprocess.Popen(  # noqa: S603 - this module
+            # Without -P, a module in the current folder could replace one of Python's.
+            [sys.executable, "-P", "-m", __name__, str(self._file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
         self._said(process, _START_SECONDS)
         return process
 
@@ -98,8 +108,9 @@ class Worker:
 def _result(line: str, file: Path) -> str:
     try:
         found = json.dumps(tried(json.loads(line), file))
-    except MemoryError:
-        raise
+    except (MemoryError, duckdb.OutOfMemoryException):
+        # What is left of the memory may not be enough for anything else.
+        os._exit(1)
     except Exception:  # noqa: BLE001 - any other exception is a bug in Rowkind, and the page says so
         return failed(f"this is a bug in Rowkind, not in your job:\n{traceback.format_exc()}")
     return found if len(found) <= _MOST_RESULT else failed("the result is too large for this page: use `rowkind try`")
