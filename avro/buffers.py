@@ -1,8 +1,8 @@
-"""Conversions between Arrow buffers and NumPy arrays without a copy, and byte arrays from spans of a buffer.
+"""Conversions between Arrow buffers and NumPy arrays without a copy, and construction of byte arrays from spans.
 
-A span is a pair of positions in one buffer. Ascending spans become an Arrow array by one gather: it takes every second
-element of an array over the same buffer whose elements are alternately a span and a gap. This is several times faster
-than moving the bytes in NumPy.
+A span is a pair of positions in one buffer. Ascending spans become an Arrow array by one gather: in an array over the
+same buffer, spans and gaps alternate, and the gather takes every second element. This is several times faster than
+moving the bytes in NumPy.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def spans(data: Any, starts: Ints, ends: Ints) -> pa.BinaryArray:
 
 
 def expand(array: pa.BinaryArray, rows: Bools) -> pa.BinaryArray:
-    """Place the elements of `array`, in order, at the rows set in `rows`, and empty bytes elsewhere.
+    """Place the elements of `array`, in order, at the rows where `rows` is true, and empty bytes elsewhere.
 
     No bytes are copied.
     """
@@ -101,14 +101,14 @@ def expand(array: pa.BinaryArray, rows: Bools) -> pa.BinaryArray:
 
 
 def spread(array: pa.Array, rows: Bools) -> pa.Array:
-    """Place the elements of `array`, in order, at the rows set in `rows`, and null elsewhere."""
+    """Place the elements of `array`, in order, at the rows where `rows` is true, and null elsewhere."""
     if not len(array):
         return pa.nulls(len(rows), array.type)
     return array.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
 def as_binary(array: pa.Array) -> pa.BinaryArray:
-    """Return an array of bytes or strings of any type as binary with 32-bit offsets; the bytes stay the same."""
+    """Return an array of bytes or strings of any type as binary with 32-bit offsets, without changing the bytes."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if array.type == pa.binary():

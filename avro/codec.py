@@ -1,8 +1,8 @@
 """A codec between packed rows and Arrow columns.
 
-A packed row, or payload, is the Avro encoding of its record and nothing else. `read` finds the position of every field
-in every row in one walk. Single columns are then decoded into Arrow arrays on request, and new rows are assembled from
-the unchanged bytes of fields.
+A packed row, or payload, is just the Avro encoding of its record. `read` finds the position of every field in every row
+in one walk. Single columns are then decoded into Arrow arrays on request, and new rows are assembled from the unchanged
+bytes of fields.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def table(record: Record, payloads: pa.BinaryArray) -> pa.Table:
 def encode(
     record: Record, columns: Mapping[str, pa.Array] | pa.RecordBatch | pa.Table, rows: int | None = None
 ) -> pa.BinaryArray:
-    """Encode columns as rows of a record. Columns are found by name; those that the record does not have are ignored.
+    """Encode columns as rows of a record. Columns are found by name; columns that the record lacks are ignored.
 
-    `rows` is the number of rows, needed only for a record without columns. Raises EncodeError for a value that does not
-    fit.
+    `rows`: the number of rows, which is needed only for a record without columns. Raises EncodeError for a value that
+    does not fit.
     """
     if rows is None:
         rows = len(columns[record.fields[0].name]) if record.fields else getattr(columns, "num_rows", 0)
@@ -116,7 +116,7 @@ class Decoded:
 
     @property
     def bad(self) -> Bools:
-        """The rows that are known to be unreadable so far."""
+        """A mask of the rows that are known to be unreadable so far."""
         bad: Bools = self._fault != 0
         return bad
 
@@ -163,7 +163,7 @@ class Decoded:
         return self._columns[name]
 
     def packed(self, name: str) -> pa.BinaryArray:
-        """Return a field's bytes in every row, without its null branch; null in bad rows and for NULL."""
+        """Return a field's bytes in every row, without the null branch. They are null in bad rows and for NULL."""
         i = self.record.index(name)
         starts, there = self._starts[i], ~self.bad
         own = self.record.fields[i].type
@@ -175,13 +175,13 @@ class Decoded:
         return spread(spans(data, starts[rows] - FRONT, self._starts[i + 1][rows] - FRONT), there)
 
     def fail(self, name: str, rows: Bools, fault: Fault, target: Type | None = None) -> None:
-        """Mark rows as bad because a column's value has a fault; `target` is the type it was to be converted to."""
+        """Mark rows as bad because a column's value has a fault. `target`: the type to which it was to be converted."""
         if rows.any():
             at = np.flatnonzero(rows)
             self._mark(at, np.full(len(at), fault, np.uint8), self.record.index(name), target)
 
     def assemble(self, target: Record, sources: Sequence[str | pa.Array | bytes]) -> pa.BinaryArray:
-        """Build one row of `target` from each row; bad rows get empty bytes.
+        """Build a row of `target` from each row. Bad rows get empty bytes.
 
         `sources` has one element for each field of `target`: the name of a field of this record, an Arrow array, or one
         packed value for all rows. The bytes of a named field are copied if the types allow this. If a named field's
@@ -225,7 +225,7 @@ class Decoded:
         return built if rows is None else expand(built, keep)
 
     def is_canonical(self, name: str) -> bool:
-        """Return whether each good row packs this column exactly as `encode` does, in the shortest form."""
+        """Return whether every good row contains this column exactly as `encode` packs it, in the shortest form."""
         i = self.record.index(name)
         column = self.column(name)
         keep = ~self.bad
@@ -268,7 +268,7 @@ class Decoded:
 
 
 def same_span(source: Type, target: Type) -> bool:
-    """Return whether packed values of both types are the same, apart from a null branch that only one of them has."""
+    """Return whether both types pack values in the same way, apart from a null branch that only one type has."""
     if source.optional == target.optional:
         return source.same_value(target)
     return source.required.same_value(target.required)

@@ -43,7 +43,7 @@ except ImportError:
 Answer = TypeVar("Answer")
 
 _NO_SCHEMA = {40400, 40403}
-"""The registry's error codes for an unknown id; 40400 is the code of the client's own mock."""
+"""The registry's error codes for an unknown id; 40400 is the code that the client's own mock returns."""
 
 _NO_GUIDS = 404
 """The error code of registries that do not have this path because they are older than GUIDs."""
@@ -57,8 +57,8 @@ class ConfluentRegistry:
     """A registry with Confluent's HTTP interface.
 
     `config` has the settings of Confluent's Python client, with names as in librdkafka. For example `{"url":
-    "https://…", "basic.auth.user.info": "user:password", "ssl.ca.location": "ca.pem"}`. Its `timeout` is the maximum
-    duration of one call, in seconds, including all retries, even if the answer arrives slowly.
+    "https://…", "basic.auth.user.info": "user:password", "ssl.ca.location": "ca.pem"}`. The setting `timeout` is the
+    maximum duration of a call, in seconds, including all retries, even if the answer arrives slowly.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ class ConfluentRegistry:
         return re.sub(r"//[^/@]*@", "//", str(self._config.get("url")))
 
     def _fetched(self, schema_id: int | uuid.UUID) -> Record | SchemaError:
-        """Fetch the schema with this id, and return it, or the error in its text. Neither of them ever changes."""
+        """Fetch the schema with this id. Return the schema, or the error in its text; neither ever changes."""
 
         def missing(error: SchemaRegistryError) -> RegistryError | None:
             by_guid = isinstance(schema_id, uuid.UUID) and error.error_code == _NO_GUIDS
@@ -140,7 +140,7 @@ class ConfluentRegistry:
     def _references(self, schema: Any) -> list[str]:
         """Return the schemas to which `schema` refers, directly or indirectly.
 
-        Each comes after the schemas that it needs.
+        Each schema comes after the schemas that it needs.
         """
         found: list[str] = []
         for reference in schema.references or ():
@@ -188,7 +188,7 @@ class ConfluentRegistry:
             raise self._failing(f"no answer within {self._session.seconds:g} s") from error
         except ValueError as error:
             raise self._failing(f"its answer is not JSON ({_line(error)})") from error
-        except Exception as error:  # the client may raise anything if the answer is not a registry's
+        except Exception as error:  # the client may raise anything if the answer is not from a registry
             raise self._failing(f"{type(error).__name__}: {_line(error)}") from error
         self._answered()
         return found
@@ -232,7 +232,7 @@ def _line(said: object) -> str:
 
 
 class _Session:
-    """A client, and the schemas that it has fetched, or the errors in these schemas."""
+    """A client, with the schemas that it has fetched, or the errors in them."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         try:
@@ -243,10 +243,10 @@ class _Session:
         self.seconds: float = self._settings[TIMEOUT]
         self.schemas: dict[int | uuid.UUID, Record | SchemaError] = {}
         self.since = math.inf
-        """The monotonic time since which no request has been answered; infinity if the last one was answered."""
+        """The monotonic time since which no request has been answered; infinity if the last request was answered."""
 
     def within(self, call: Callable[[SchemaRegistryClient], Answer], waits: Callable[[str], None]) -> Answer:
-        """Return the answer to a call that may take `seconds` in total; meanwhile, call `waits` every second.
+        """Return the answer to a call, which may take `seconds` in total. Until it arrives, call `waits` every second.
 
         Raises TimeoutError.
 

@@ -1,8 +1,8 @@
 """Rows as JSON with Kafka Connect's schema, as Connect's JsonConverter reads them with `schemas.enable`.
 
-Decimals are written as their unscaled whole number in base64, times as milliseconds (`avro.connect_schema`). NaN and
-the infinities are written as Python's json module writes them. Connect cannot represent them, and its converter rejects
-such a record instead of reading it as 0.
+A decimal is written as its unscaled integer in base64, a time as milliseconds (`avro.connect_schema`). NaN and the
+infinities are written as Python's json module writes them. Connect cannot represent these values, and its converter
+rejects the record instead of reading the value as 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rowkind.avro.text_values import unit_of
 from rowkind.avro.to_json import json_values, nested_values
 
 _EXACT = Context(prec=100)
-"""More digits than any decimal has."""
+"""A context with more digits than any decimal has."""
 
 
 def rows_with_schema(record: Record, payloads: pa.BinaryArray) -> list[bytes]:

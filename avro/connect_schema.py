@@ -8,7 +8,8 @@ other bytes                    bytes
 arrays, maps, structs          array, map, struct
 UUID, enums                    string
 
-Connect's times have a precision of milliseconds; further digits are cut off. So two values of a key may become equal.
+Connect's times have a precision of milliseconds; further digits are cut off. Two different key values may therefore
+become equal.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def struct_schema(record: Record) -> ConnectSchema:
 
 
 def without_form(type_: Type) -> Type | None:
-    """Return the first part of a type that Connect cannot represent, or None."""
+    """Return the first part of a type that Connect cannot represent, or None if there is no such part."""
     return next((each for each in type_.walk() if each.opaque or each.kind == "null"), None)
 
 

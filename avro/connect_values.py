@@ -1,7 +1,7 @@
 """JSON values with Kafka Connect's schema, as its JsonConverter writes both: `{"schema": …, "payload": …}`.
 
-The schema is converted to the Avro schema that Connect's AvroConverter would have registered for it, and each payload
-to the bytes that the AvroConverter would have written. The same rules then apply to both (`avro.resolve`).
+The schema is converted to the Avro schema that Connect's AvroConverter would have registered, and each payload to the
+bytes that the AvroConverter would have written. The same rules then apply to both (`avro.resolve`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_wrapped(found: Any) -> bool:
 
 
 def is_complete(schema: Any) -> bool:
-    """Return whether a schema states a payload's types; some writers leave the schema empty."""
+    """Return whether a schema specifies a payload's types. Some writers leave the schema empty."""
     if not isinstance(schema, dict):
         return False
     return isinstance(schema.get("fields"), list) if schema.get("type") == "struct" else "type" in schema
@@ -62,7 +62,10 @@ def record_of(schema: Any, column: str = "value") -> Record:
 
 
 def payloads(writer: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
-    """Return payloads as rows of the writer's record, and, by index, the problems of those that violate the schema."""
+    """Return payloads as rows of the writer's record.
+
+    Also return, by index, the problems of payloads that violate the schema.
+    """
     raw = Record(writer.name, tuple(replace(field, type=_base(field.type)) for field in writer.fields))
     if any(_is_odd(inner) for field in writer.fields for inner in field.type.walk()):
         rows = [{field.name: _prepared(field.type, row.get(field.name)) for field in writer.fields} for row in rows]
@@ -130,7 +133,7 @@ def _decimal(parameters: Mapping[str, Any], path: str) -> Type:
 
 
 def _base(type_: Type) -> Type:
-    """Return the type with Connect's JSON values: numbers for times, bytes for decimals."""
+    """Return the type of Connect's JSON values: numbers for times, bytes for decimals."""
     return replace(
         type_,
         logical=None,

@@ -1,4 +1,4 @@
-"""Conversion of text and numbers that other systems send, in more forms than `spelled` accepts from people.
+"""Convert text and numbers from other systems, which use more forms than `spelled` accepts from people.
 
 TIMESTAMP_NTZ, DATE     text that ends in Z, as Debezium writes times without a zone: isostring, "2026-02-02Z"
 DATE, TIME, TIMESTAMP   numbers in the unit that the table declares for the column

@@ -1,4 +1,4 @@
-"""Conversion of columns from one Avro type to another: Avro's schema resolution, on Arrow arrays.
+"""Convert columns from one Avro type to another: Avro's schema resolution, applied to Arrow arrays.
 
 The specification compares only base types. This module also respects units and digits: dates, times and timestamps of
 different units are rescaled, decimals are widened, and `fixed` and `enum` may be read as BINARY and STRING. Names of
@@ -58,7 +58,7 @@ def check(source: Type, target: Type, path: str) -> None:
     if source.kind == "union" and not _odd(target):
         _check_branches(source, target, path)
     if _odd(source) or _odd(target):
-        return  # Only the value shows which branch it has.
+        return  # Only the value shows which branch it belongs to.
     match source.kind, target.kind:
         case "record", "record":
             matched = match_fields(source.fields, target.fields, path)
@@ -95,7 +95,7 @@ def _odd(type_: Type) -> bool:
 
 
 def _by_value(source: Type, target: Type) -> Callable[[Any], Any] | None:
-    """Return a converter of single values if their content decides whether they fit; None if the type decides."""
+    """Return a converter of single values if their content decides whether they fit, or None if the type decides."""
     if source.kind == "string":
         return (lambda value: sent(target, value)) if is_spelled(target) else None
     if source.kind == "fixed" and source.logical == "uuid" and target.kind == "string":
@@ -143,7 +143,7 @@ def _scalar(source: Type, target: Type) -> bool:
 def match_fields(
     source: tuple[Field, ...], target: tuple[Field, ...], path: str = ""
 ) -> list[tuple[Field, Field | None]]:
-    """Return, for each target field, the source field found by name or by alias, or None if the default is used.
+    """Return, for each target field, the source field with its name or alias, or None if the default is used.
 
     Raises ResolutionError for a field that the source does not have and that has no default.
     """
@@ -165,7 +165,7 @@ def match_fields(
 def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
     """Convert a column of `source.arrow` to `target.arrow`, and mark the rows whose values do not fit.
 
-    Such values become null. The types must have passed `check`.
+    Values that do not fit become null. The types must have passed `check`.
     """
     if source.kind == "null":
         return pa.nulls(len(column), target.arrow), np.zeros(len(column), np.bool_)
@@ -196,7 +196,7 @@ def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Boo
 
 
 def _cast(column: pa.Array, source: Type, target: Type) -> pa.Array:
-    """Cast numbers, bytes and decimals; `check` has ensured that every value fits."""
+    """Cast numbers, bytes and decimals. `check` has already ensured that every value fits."""
     if column.type == target.arrow:
         return column
     if pa.types.is_fixed_size_binary(column.type):
@@ -207,12 +207,12 @@ def _cast(column: pa.Array, source: Type, target: Type) -> pa.Array:
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    """Return the numbers that encode dates, times and timestamps; other numbers are unchanged."""
+    """Return the numbers that encode dates, times and timestamps. Other numbers are returned unchanged."""
     return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def _rescaled(column: pa.Array, target: Type, counted: Ticks, wanted: Ticks) -> tuple[pa.Array, Bools]:
-    """Convert dates, times and timestamps to the target's unit; digits that this unit does not have are cut off."""
+    """Convert dates, times and timestamps to the target's unit. Digits beyond this unit's precision are cut off."""
     numbers, there = _numbers(column), validity(column)
     values: Ints = numbers.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
     bits = 31 if target.kind == "int" else 63
@@ -314,7 +314,7 @@ def _unpack(type_: Type, packed: pa.BinaryArray) -> tuple[pa.Array, Bools]:
 
 
 def _transcode(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
-    """Convert general unions and recursive records through fastavro, value by value, which is slower."""
+    """Convert general unions and recursive records value by value through fastavro, which is slower."""
     rows = RowBuilder(len(column))
     write(source, column, rows, "value")
     writer, reader = fastavro.parse_schema(source.avro), fastavro.parse_schema(target.avro)

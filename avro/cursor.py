@@ -1,4 +1,4 @@
-"""Cursors, which have a position in each of many packed rows, and the faults that they can find there.
+"""Cursors, each of which has a position in every row of a column of packed rows, and the faults that cursors can find.
 
 Nothing here raises on bad data or reads outside the buffer. A row that ends too early, or has bytes that its schema
 does not allow, gets a fault, and its position stays at its end. The varint code reads eight bytes at once and closes
@@ -28,7 +28,7 @@ _GAPS = (
 
 
 class Fault(IntEnum):
-    """The reason why a row cannot be read."""
+    """The reasons why a row cannot be read."""
 
     NONE = 0
     MISSING = 1
@@ -99,10 +99,10 @@ class PaddedBytes:
 
 
 class Cursor:
-    """A position in each row of a source, or of some of its rows, with the row's end and fault.
+    """A position in each row of a source, or in each of some rows, with the row's end and fault.
 
     A fault means that the structure is broken; the position then stays at the row's end. A flaw means that a value is
-    invalid, which is found while decoding; the rest of the row can still be read.
+    invalid, which only decoding detects; the rest of the row can still be read.
     """
 
     __slots__ = ("end", "fault", "faulty", "flaw", "position", "source")
@@ -119,20 +119,20 @@ class Cursor:
         return len(self.position)
 
     def fail(self, rows: Bools, fault: Fault) -> None:
-        """Give these rows a fault, unless they have one already, and move their positions to their ends."""
+        """Mark the given rows with a fault, unless they have one already, and move their positions to their ends."""
         if rows.any():
             self.fault[rows & (self.fault == 0)] = fault
             self.position = np.where(rows, self.end, self.position)
             self.faulty = True
 
     def mark(self, rows: Bools, flaw: Fault) -> None:
-        """Give these rows a flaw, unless they have one already."""
+        """Mark the given rows with a flaw, unless they have one already."""
         if self.flaw is None:
             self.flaw = np.zeros(len(self), np.uint8)
         self.flaw[rows & (self.flaw == 0)] = flaw
 
     def select(self, rows: Ints) -> Cursor:
-        """Return a separate cursor over these rows."""
+        """Return a separate cursor over the given rows."""
         return Cursor(self.source, self.position[rows], self.end[rows], self.fault[rows])
 
     def merge(self, rows: Ints, part: Cursor) -> None:
@@ -151,14 +151,14 @@ class Cursor:
         return np.flatnonzero(self.fault == 0)
 
     def move(self, position: Ints) -> None:
-        """Move to a position a few bytes ahead; rows that end before it get the fault TRUNCATED."""
+        """Move to positions a few bytes ahead. Rows that end before their new position get the fault TRUNCATED."""
         self.position = position
         over = position > self.end
         if over.any():
             self.fail(over, Fault.TRUNCATED)
 
     def advance(self, lengths: Ints) -> None:
-        """Skip this many bytes in each row; negative and excessive lengths are faults."""
+        """Skip the given number of bytes in each row. Negative and excessive lengths are faults."""
         short = lengths > self.end - self.position
         negative = lengths < 0
         if short.any() or negative.any():
@@ -225,7 +225,7 @@ class Cursor:
         return there
 
     def index(self, bound: int, fault: Fault) -> Ints:
-        """Read a number from 0 to below `bound`; rows with any other number get the fault."""
+        """Read a number, which must be at least 0 and less than `bound`. Rows with any other number get the fault."""
         index = self.varint()
         if len(index) and (index.min() < 0 or index.max() >= bound):
             self.fail((index < 0) | (index >= bound), fault)

@@ -1,6 +1,6 @@
-"""Decoding of packed values into Arrow arrays, one column at a time.
+"""Decode packed values into Arrow arrays, one column at a time.
 
-The structure of the rows has been checked before. Only values can still be invalid: text that is not UTF-8, a decimal
+The structure of the rows has already been checked. Only values can still be invalid: text that is not UTF-8, a decimal
 with too many digits, or a time that is out of range. Such a row gets a flaw, and its value becomes null.
 """
 
@@ -54,7 +54,7 @@ def decode(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
 
 
 def gather(cursor: Cursor, starts: Ints, ends: Ints) -> pa.BinaryArray:
-    """Return the bytes between positions of the cursor's source, one element per row."""
+    """Return the bytes between two positions of the cursor's source, one element per row."""
     return spans(cursor.source.data[FRONT:], starts - FRONT, ends - FRONT)
 
 
@@ -166,7 +166,7 @@ def _items(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
 
 
 def _packed(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.BinaryArray:
-    """Return opaque values as their bytes; a union is null where its null branch is used."""
+    """Return opaque values as their bytes. Unions are null in rows that use the null branch."""
     starts = cursor.position
     if not type_.nullable:
         skip(type_, cursor, scope)
@@ -212,7 +212,7 @@ def _word(words: Words, ends: Ints, lengths: Ints, i: int, sign: Words) -> Words
 
 
 def _beyond(words: Words, bound: int) -> Bools:
-    """Return a mask of the numbers that are not between -bound and bound, both excluded.
+    """Return a mask of the numbers that are not strictly between -bound and bound.
 
     Each number is a row of little-endian words.
     """

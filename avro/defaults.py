@@ -1,4 +1,4 @@
-"""Fields' default values, which a schema gives as JSON, as packed bytes."""
+"""Convert fields' default values, which schemas contain as JSON, to packed bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowkind.avro.type import Field, Type, TypeKind, null_branch
 
 
 def default_bytes(field: Field) -> bytes | None:
-    """Return a field's default as packed bytes, None if it has none. Raises SchemaError for an invalid default."""
+    """Return a field's default as packed bytes, or None if there is no default. Raises SchemaError if it is invalid."""
     if field.default is None:
         return None
     value = json.loads(field.default)

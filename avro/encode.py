@@ -1,4 +1,4 @@
-"""Encoding of Arrow columns as packed rows, one column at a time."""
+"""Encode Arrow columns as packed rows, one column at a time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def fitting(type_: Type, column: pa.Array, name: str) -> pa.Array:
 
 
 def _value(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, name: str) -> None:
-    """Append values of a type without its null branch; nothing is appended where `mask` is not set."""
+    """Append values of a type without its null branch. Nothing is appended where `mask` is false."""
     if type_.logical == "decimal":
         _decimal(type_, column, mask, rows, name)
     elif type_.kind not in ("union", "reference", "record", "array", "map"):
@@ -210,7 +210,7 @@ def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder
 
 
 def _byte_lengths(magnitude: Words) -> Ints:
-    """Return how many bytes a number takes in two's complement, given its value or, if negative, its complement."""
+    """Return a number's size in bytes in two's complement, given the number or, if negative, its complement."""
     lengths = np.ones(len(magnitude), np.int64)
     greatest = int(magnitude.max(initial=np.uint64(0)))
     for i in range(1, 9):

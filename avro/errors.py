@@ -2,8 +2,8 @@
 
 AvroError
 ├── SchemaError                  a schema or an SQL type that is invalid or not supported: fix the schema or the job
-│   └── ResolutionError          a writer's schema that cannot be read as the table's columns; names the column
-├── EncodeError                  a column that does not fit the schema it is written under: NULL in a NOT NULL field, …
+│   └── ResolutionError          a writer's schema that is incompatible with the table's columns; names the column
+├── EncodeError                  a column that does not fit its schema: NULL in a NOT NULL field, …
 └── RegistryError                a request to the schema registry failed
     ├── RegistryUnreachableError no answer in time, an invalid answer, or a refused login
     ├── UnknownSchemaError       no schema has this id: the record was written with another registry
@@ -25,11 +25,11 @@ class AvroError(RowkindError):
 
 
 class SchemaError(AvroError):
-    """A schema or an SQL type that is invalid or not supported. Fix the schema or the type."""
+    """A schema or an SQL type is invalid or not supported. Fix the schema or the type."""
 
 
 class ResolutionError(SchemaError):
-    """A writer's schema that cannot be read as the table's columns; `field` is the column's name or a dotted path."""
+    """A writer's schema is incompatible with the table's columns; `field` is the column's name or a dotted path."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class ResolutionError(SchemaError):
 
 
 class EncodeError(AvroError):
-    """A column that does not fit the schema it is written under."""
+    """A column does not fit the schema with which it is encoded."""
 
 
 class RegistryError(AvroError):

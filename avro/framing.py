@@ -1,4 +1,4 @@
-"""The Confluent wire format, which states the schema of each value, for whole columns at a time.
+"""The Confluent wire format, which identifies the schema of each value. All functions process whole columns.
 
 Three forms are in use, and a topic may contain all of them:
 
@@ -38,8 +38,8 @@ _NOT_FRAMED, _SHORT, _MISSING = 1, 2, 3
 class Framed:
     """Values whose frames have been removed.
 
-    - `schemas` are the schemas that occur; `schema` has the index of each row's schema among them, -1 for bad rows.
-    - `payload` has the Avro values, with empty bytes for bad rows.
+    - `schemas`: the schemas that occur. `schema`: the index of each row's schema in `schemas`, or -1 for bad rows.
+    - `payload`: the Avro values, with empty bytes for bad rows.
     """
 
     schemas: tuple[SchemaId, ...]
@@ -50,12 +50,12 @@ class Framed:
 
     @property
     def bad(self) -> Bools:
-        """The rows whose frame cannot be read."""
+        """A mask of the rows whose frame cannot be read."""
         bad: Bools = self._fault != 0
         return bad
 
     def reason(self, row: int, what: str = "value") -> str:
-        """Describe what is wrong with a bad row, for messages; `what` names the rows, such as `value`."""
+        """Describe what is wrong with a bad row, for messages. `what`: the name for the rows, such as `value`."""
         match int(self._fault[row]):
             case 0:
                 return "nothing is wrong"
@@ -72,8 +72,8 @@ class Framed:
 def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing: Framing = "confluent") -> Framed:
     """Remove the frames from a column of keys or values.
 
-    `headers` has the contents of the header with the schema's id, null where a record has none. A header takes
-    precedence over the value's prefix. A null value is bad here: only the caller knows its meaning.
+    `headers`: the contents of the header with the schema's id, null for records without this header. A header takes
+    precedence over the value's prefix. A null value counts as bad, because only the caller knows the meaning of null.
     """
     source = PaddedBytes(values)
     fault: Bytes = np.zeros(len(values), np.uint8)
@@ -90,7 +90,7 @@ def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing
 
 
 def frame(schema_id: int, payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """Prefix Avro values with a frame that has this schema id; null stays null."""
+    """Prefix Avro values with a frame with this schema id. Null stays null."""
     return pc.binary_join_element_wise(pa.scalar(struct.pack(">bI", 0, schema_id)), payloads, b"")
 
 
@@ -111,7 +111,7 @@ class _Prefixes:
     length: Ints
 
     def schemas(self, good: Bools) -> tuple[tuple[SchemaId, ...], Ints]:
-        """Return the schemas that occur in good rows, and the index of each row's schema, -1 for bad rows."""
+        """Return the schemas that occur in good rows, and the index of each row's schema, or -1 for bad rows."""
         number = self.number
         if len(number) and number[0] >= 0 and good.all() and (number == number[0]).all():
             # Nearly always, all rows have the same schema, which is quick to check.
@@ -130,7 +130,7 @@ class _Prefixes:
 
 
 def _headed(own: _Prefixes, headers: pa.BinaryArray) -> _Prefixes:
-    """Take the prefix from the header of each record that has one; such a record's value has no prefix."""
+    """Take prefixes from the headers of records that have this header. The values of these records have no prefix."""
     headed = np.asarray(headers.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     theirs = _prefixes(PaddedBytes(headers))
     return _Prefixes(

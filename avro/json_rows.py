@@ -1,6 +1,6 @@
-"""Rows as JSON: parsed from topics and files, and printed.
+"""Parse rows from JSON in topics and files, and print rows as JSON.
 
-More forms are accepted from other systems than from people (`avro.connector_values`).
+Other systems may write values in more forms than people (`avro.connector_values`).
 
 numbers                 as numbers; decimals as text, "12.50"
 TIMESTAMP               ISO-8601, in UTC if it has no zone, or a number of ms since the epoch; printed in UTC
@@ -38,12 +38,12 @@ class NullProblem(ValueProblem):
 
 
 def parse_line(text: str) -> Any:
-    """Parse JSON with exact decimal numbers. Raises ValueError, such as JSONDecodeError, or RecursionError."""
+    """Parse JSON with exact decimal numbers. Raises RecursionError, or a ValueError such as JSONDecodeError."""
     return json.loads(text, parse_float=_exact)
 
 
 def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a JSON row and return its values for Arrow; a missing column is NULL.
+    """Check a JSON row and return its values for Arrow. A missing column is NULL.
 
     Raises ValueProblem, which names the column.
     """
@@ -63,14 +63,17 @@ def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Convert a NumPy value to a Python value; a `datetime64` becomes text, in any year."""
+    """Convert a NumPy value to a Python value. A `datetime64` becomes text, whatever its year."""
     if isinstance(value, np.datetime64):
         return datetime64_text(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
 def parser(record: Record) -> Callable[[bytes], Any]:
-    """Return a JSON parser that keeps numbers exact if a column of `record` needs this; it raises ValueProblem."""
+    """Return a JSON parser, which keeps numbers exact if a column of `record` needs this.
+
+    The parser raises ValueProblem.
+    """
     # Numbers with a decimal point are kept exact only if a column is a decimal, because that takes longer.
     exact = any(inner.logical == "decimal" for field in record.fields for inner in field.type.walk())
     decode = json.JSONDecoder(parse_float=_exact if exact else float).decode
@@ -98,10 +101,10 @@ def _exact(digits: str) -> Decimal:
 def pack(
     record: Record, rows: Sequence[Mapping[str, Any]], units: Mapping[str, TimeUnit] | None = None
 ) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
-    """Encode parsed JSON objects as payloads, and return the problems of the objects that are not valid rows, by index.
+    """Encode parsed JSON objects as payloads. Also return, by index, the problems of objects that are not valid rows.
 
     An invalid object gets empty bytes, and its problem lists everything that is wrong. A missing member is NULL; a
-    member that is not a column is ignored. `units` has the units of numbers, by column.
+    member that is not a column is ignored. `units`: the units of numbers, by column.
     """
     problems: dict[int, ValueProblem] = {}
     columns: dict[str, pa.Array] = {}
@@ -124,7 +127,7 @@ _PLAIN: Mapping[str, frozenset[type]] = {
     "double": frozenset({float, int}),
     "string": frozenset({str}),
 }
-"""The Python types of values that Arrow may take unchanged, by the kind of a type without a logical type."""
+"""The Python types that Arrow accepts unchanged, for each kind of type without a logical type."""
 
 
 def _column(field: Field, values: list[Any], unit: TimeUnit | None, problems: dict[int, ValueProblem]) -> pa.Array:
@@ -132,7 +135,7 @@ def _column(field: Field, values: list[Any], unit: TimeUnit | None, problems: di
     if type_.nullable:
         kinds.discard(type(None))
     if type_.logical is None and kinds <= _PLAIN.get(type_.kind, frozenset()):
-        # Arrow refuses numbers out of range and text that is not Unicode; the loop below finds which values these are.
+        # Arrow rejects numbers out of range and text that is not Unicode. The loop below finds the rejected values.
         with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
             return pa.array(values, type_.arrow)
     if is_spelled(type_) and kinds == {str}:
@@ -169,7 +172,7 @@ def _remedy(type_: Type, value: Any, problem: ValueProblem) -> str:
 
 
 def _with(before: ValueProblem | None, problem: ValueProblem) -> ValueProblem:
-    """Combine two problems of the same row."""
+    """Combine two problems of the same row in one."""
     if before is None:
         return problem
     kind = NullProblem if isinstance(before, NullProblem) else type(problem)

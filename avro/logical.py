@@ -1,4 +1,4 @@
-"""Attributes of a value besides its Avro type: a logical type, or a Connect or Debezium name in the schema."""
+"""A value's attributes in addition to its Avro type: a logical type, or a Connect or Debezium name in the schema."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MOST_DIGITS = 76
 
 
 def said_of(kind: str, size: int, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `Type` that follow from a schema's logical type and name, for this kind (and fixed size)."""
+    """Return the fields of `Type` that a schema's logical type and name imply for the given kind and fixed size."""
     named = str(schema.get("connect.name", ""))
     logical = schema.get("logicalType", CONNECT_LOGICAL.get(named))
     said = {"says": named or ("big-decimal" if logical == "big-decimal" and kind == "bytes" else "")}
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
         if isinstance(precision, int) and isinstance(scale, int) and precision > 0 and 0 <= scale <= precision:
-            # Decimals with more digits than Arrow supports are checked value by value.
+            # Decimals with more digits than Arrow supports are checked one value at a time.
             digits = min(precision, _MOST_DIGITS)
             return said | ({"logical": logical, "precision": digits, "scale": scale} if scale <= digits else {})
     if (

@@ -22,7 +22,7 @@ _DECLARE = {
     "io.debezium.time.IsoDate": "DATE or STRING",
     "io.debezium.data.Uuid": "UUID or STRING",
 }
-"""The types with which a column may be declared, by the name that the writer's schema gives to its values."""
+"""The types with which a column can be declared, by the name that the writer's schema gives to the column's values."""
 
 _FUNCTIONS = {
     "timestamp": "TIMESTAMP_MILLIS({0}), TIMESTAMP_MICROS({0}) or TIMESTAMP_SECONDS({0})",
@@ -39,7 +39,7 @@ def refusal(path: str, source: Type, target: Type) -> str:
 
 
 def misfit(source: Type, target: Type) -> str:
-    """Describe both types of a value that does not fit, and suggest a type that accepts it unchanged."""
+    """Describe the writer's and the declared type of a value that does not fit, and suggest a suitable type."""
     return (
         f"the writer's schema has {described(source)}, but the column is declared {spelled_out(target)}"
         f"{_wider(source, target)}"
@@ -53,7 +53,7 @@ def described(type_: Type) -> str:
 
 
 def spelled_out(type_: Type) -> str:
-    """Return the SQL type, with the precision of its seconds unless that is the usual one."""
+    """Return the SQL type, with the precision of its seconds if this is not the usual precision."""
     sql, unit = type_.sql, (type_.logical or "").rpartition("-")[2]
     if sql.startswith("TIMESTAMP") and unit != "micros":
         return f"{sql}({3 if unit == 'millis' else 9})"
@@ -79,7 +79,7 @@ def _says(source: Type) -> bool:
 
 
 def declare(source: Type) -> str:
-    """Return the types with which a column of these values may be declared."""
+    """Return the types with which a column of the writer's values may be declared."""
     if (said := _DECLARE.get(source.says) or _DECLARE.get(source.name)) is not None:
         return said
     if source.logical == "decimal" and source.precision > MOST_DIGITS:

@@ -43,7 +43,7 @@ _ABSENT_FIRST, _PRESENT, _ABSENT_LAST = 0, 1, 2
 def comparable(column: pa.Array, *, descending: bool = False, nulls_first: bool = True) -> pa.BinaryArray:
     """Return the comparable bytes of a column, never null. Raises SchemaError for a type without an order.
 
-    `descending` reverses the order of the values; NULL stays where `nulls_first` puts it.
+    `descending` reverses the order of the values; `nulls_first` alone determines the position of NULL.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -67,7 +67,7 @@ def comparable(column: pa.Array, *, descending: bool = False, nulls_first: bool 
 
 
 def join_bytes(parts: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
-    """Concatenate the bytes of several columns; the result compares like the tuple of the columns."""
+    """Concatenate the bytes of several columns. The results compare like tuples of the columns' values."""
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
@@ -128,7 +128,7 @@ def _big_endian(words: npt.NDArray[np.uint64]) -> Bytes:
 
 
 def _float_bits(column: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return bits that compare in the order of the numbers: all are flipped if negative, only the sign otherwise."""
+    """Return bits that compare like the numbers: negative numbers have all bits flipped, others only the sign bit."""
     with np.errstate(invalid="ignore"):  # A signalling NaN is converted without a warning.
         values = values_of(column, column.type.to_pandas_dtype()).astype(np.float64)
     bits = values.view(np.uint64)
@@ -152,7 +152,7 @@ def _timestamp(column: pa.Array) -> Bytes:
 
 
 def _escaped(column: pa.Array, there: Bools, absent: int, descending: bool) -> pa.BinaryArray:
-    """Escape text and bytes: a zero byte becomes 00 FF, and 00 01 ends the value; bits are flipped if descending."""
+    """Escape text and bytes: a zero byte becomes 00 FF, and 00 01 ends the value. If descending, bits are flipped."""
     values = as_binary(column)
     if values.null_count:
         values = values.fill_null(b"")

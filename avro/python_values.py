@@ -1,4 +1,4 @@
-"""Conversion of columns to Python values and back.
+"""Convert columns to Python values and back.
 
 Times outside Python's years, 1 to 9999, become NumPy values.
 """
@@ -17,7 +17,10 @@ _UNITS = {"ms": PER_SECOND["millis"], "us": PER_SECOND["micros"], "ns": PER_SECO
 
 
 def to_python(column: pa.Array) -> list[Any]:
-    """Return a column's values as Python values; times that Python cannot represent are `numpy.datetime64` in UTC."""
+    """Return a column's values as Python values.
+
+    Times that Python cannot represent become `numpy.datetime64` in UTC.
+    """
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (OverflowError, ValueError):
@@ -51,7 +54,7 @@ def _number(value: np.datetime64, unit: str) -> int | None:
 
 
 def datetime64_text(value: np.datetime64) -> str | None:
-    """Return a `datetime64`, a date or a timestamp, as ISO 8601 text without a zone; None for NaT."""
+    """Return a `datetime64` (a date or a timestamp) as ISO 8601 text without a zone, or None for NaT."""
     if np.isnat(value):
         return None
     unit = np.datetime_data(value)[0]

@@ -32,8 +32,7 @@ _NUMBERS = {TIMEOUT, "max.retries", "retries.wait.ms", "retries.max.wait.ms", "c
 
 
 Unanswered = Callable[[str, float | None, str], None]
-"""Receives a registry's address, for how many seconds it has not answered, and the reason. The seconds are None once it
-answers."""
+"""Receives a registry's address, the number of seconds without an answer (None once the registry answers), and why."""
 
 listeners: list[Unanswered] = []
 """The callbacks of this process; the thread that waits for a registry calls them every second."""
@@ -125,7 +124,7 @@ class FolderRegistry:
 
     @staticmethod
     def _write(file: Path, record: Record) -> bool:
-        """Write the whole file or nothing; return False if the file exists already."""
+        """Write the whole file or nothing. Return False if the file already exists."""
         with tempfile.NamedTemporaryFile("w", dir=file.parent, suffix=".tmp") as part:
             part.write(json.dumps(record.avro, indent=2) + "\n")
             part.flush()
@@ -191,7 +190,7 @@ def check_names(subject: str, record: Record) -> None:
 
 
 def unknown(kind: type[RegistryError], what: object, address: str) -> RegistryError:
-    """Return the error for a schema, given by id or subject, that is not at `address`."""
+    """Return the error for a schema, given by id or subject, that the registry at `address` does not have."""
     if kind is UnknownSchemaError:
         return kind(
             f"no schema has the id {what} at {address}: the record was written with another registry, or the schema "

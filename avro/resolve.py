@@ -1,6 +1,6 @@
 """Schema resolution: whole batches are converted from the writer's schema to the table's columns as they enter a job.
 
-Fields that have the same bytes under both schemas are copied without decoding; adjacent ones are copied as one span.
+Fields that have the same bytes under both schemas are copied without decoding; adjacent fields are copied as one span.
 All other fields are decoded, converted and encoded again. If nothing differs, the rows pass through unchanged.
 
 The result is valid: text is UTF-8, and decimals have no more digits than their type. Decimals, arrays and maps are
@@ -30,9 +30,9 @@ SchemaText = str | bytes
 def resolve(writer: Record, reader: Record, payloads: pa.BinaryArray) -> tuple[pa.BinaryArray, Decoded]:
     """Convert rows of `writer` to rows of `reader`.
 
-    Also return the decoded rows, whose `bad` and `reason` describe the bad rows. `reader` may have fewer columns than
-    the writer, more columns (with defaults), wider ones, or another order. Bad rows have empty bytes. Raises
-    ResolutionError, naming the column, if the schemas are incompatible.
+    Also return the decoded rows, whose `bad` and `reason` describe the bad rows. Compared to the writer, `reader` may
+    have fewer columns, more columns (with defaults), wider columns, or another column order. Bad rows have empty bytes.
+    Raises ResolutionError, naming the column, if the schemas are incompatible.
     """
     sources = plan(writer, reader)
     writer = _as_read(writer, reader, sources)

@@ -1,8 +1,8 @@
-"""Skipping of values in one row, in plain Python.
+"""Skip values in a single row, in plain Python.
 
-This is used for a few rows with long arrays, for which operations on whole columns are slower. A skipper accepts only
-ordinary values. For anything else it returns -1, and the walk in `walk.py`, which reports faults, examines that item
-itself.
+This module is used for a few rows with long arrays, for which operations on whole columns are slower. A skipper accepts
+only ordinary values. For anything else, it returns -1, and the walk in `walk.py`, which reports faults, examines that
+item itself.
 """
 
 from __future__ import annotations

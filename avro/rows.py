@@ -56,7 +56,7 @@ class RowBuilder:
         self._parts.append(_Word(words, lengths, most))
 
     def varint(self, values: Ints, there: Bools | None = None) -> None:
-        """Append a zigzag-coded number to the rows that are set in `there`, or to all rows if it is None."""
+        """Append a zigzag-coded number to the rows where `there` is true, or to all rows if `there` is None."""
         coded = ((values << 1) ^ (values >> 63)).view(np.uint64)
         if there is not None:
             coded = np.where(there, coded, np.uint64(0))
@@ -142,7 +142,7 @@ class RowBuilder:
 
 
 def _spread(coded: Words) -> Words:
-    """Spread the low 56 bits into groups of seven, one per byte."""
+    """Spread the low 56 bits of each word into groups of seven bits, one group per byte."""
     value = coded & np.uint64((1 << 56) - 1)
     value = (value & np.uint64(0x000000000FFFFFFF)) | ((value & np.uint64(0x00FFFFFFF0000000)) << _U4)
     value = (value & np.uint64(0x00003FFF00003FFF)) | ((value & np.uint64(0x0FFFC0000FFFC000)) << _U2)

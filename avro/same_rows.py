@@ -1,8 +1,8 @@
 """The canonical form of rows that are equal in SQL although their bytes differ.
 
 0.0 equals -0.0, NaN equals NaN with any bits, and maps with the same entries in a different order are equal, also
-inside arrays, maps and structs. Rows that are found by their content are compared in canonical form, which is itself a
-row. Stored and emitted rows keep the bytes with which they were sent.
+inside arrays, maps and structs. Where rows are looked up by their content, they are compared in canonical form. The
+canonical form is also a row. Stored and emitted rows keep the bytes with which they were sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowkind.avro.schema import Record
 
 @dataclass(frozen=True)
 class SameRows:
-    """A picklable converter of packed rows of `record` to bytes that are equal if the rows are equal in SQL."""
+    """A picklable converter from packed rows of `record` to bytes, which are equal if the rows are equal in SQL."""
 
     record: Record
 
@@ -37,7 +37,7 @@ class SameRows:
 
 
 def _same(column: pa.Array) -> pa.Array | None:
-    """Return the column in canonical form, in which equal values have equal bytes; None if it has that form already."""
+    """Return the column in canonical form, with equal bytes for equal values, or None if it already has this form."""
     type_ = column.type
     if pa.types.is_floating(type_):
         return _floats(column)

@@ -28,7 +28,7 @@ _DEEPEST = 400
 
 @dataclass(frozen=True)
 class Record:
-    """Columns in the order of their values in a payload.
+    """A row's columns, in the order of their values in a payload.
 
     `bare`: whether the schema is the type of the single column itself, not a record with that column, as is common for
     topic keys; the bytes are the same. A record without columns is allowed: its payloads are empty.
@@ -45,7 +45,10 @@ class Record:
 
     @classmethod
     def of(cls, columns: Mapping[str, str], name: str = "Row") -> Record:
-        """Return a record with these columns and SQL types; nullable columns default to NULL. Raises SchemaError."""
+        """Return a record with the given columns and SQL types.
+
+        Nullable columns default to NULL. Raises SchemaError.
+        """
         fields = []
         for column, text in columns.items():
             if not _NAME.fullmatch(column):
@@ -71,8 +74,8 @@ class Record:
             reader.type(_parsed(reference), "", ())
         if isinstance(schema, dict) and schema.get("type") in ("record", "error"):
             name = reader.define(schema, "")
-            # The columns are read as if outside the record, so that each is complete even if it contains the whole
-            # record again.
+            # Columns are read as if they were outside the record, so that each column is complete even if it contains
+            # the record again.
             return cls(name, reader.fields(schema, name.rpartition(".")[0], ()))
         return cls(column, (Field(column, reader.type(schema, "", ())),), bare=True)
 
@@ -116,7 +119,7 @@ class Record:
         return self.field(name).type
 
     def select(self, names: Iterable[str]) -> Record:
-        """Return a record with only these columns, in this order. Raises SchemaError."""
+        """Return a record with only the given columns, in the given order. Raises SchemaError."""
         return Record(self.name, tuple(self.field(name) for name in names))
 
     def rename(self, mapping: Mapping[str, str]) -> Record:
@@ -153,7 +156,7 @@ class Record:
         return Record(self.name, self.fields + other.fields)
 
     def same_rows(self, other: Record) -> bool:
-        """Return whether every payload means the same row under both schemas. Column names do not matter."""
+        """Return whether every payload represents the same row under both schemas. Column names do not matter."""
         return len(self.fields) == len(other.fields) and all(
             mine.type.same_value(theirs.type) for mine, theirs in zip(self.fields, other.fields, strict=True)
         )

@@ -20,7 +20,7 @@ from rowkind.avro.buffers import Bytes, Ints, binary_from
 class Span:
     """The bytes from `starts` to `ends` in every row.
 
-    `low` and `high` express the same bounds for all rows at once. Spans with `low < high <= other.low` never overlap;
+    `low` and `high` describe the same bounds for all rows at once. Spans with `low < high <= other.low` never overlap;
     if `high == other.low`, the other span begins where this span ends.
     """
 

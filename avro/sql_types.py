@@ -1,8 +1,8 @@
-"""Conversion of SQL type names, as Spark and Flink write them, to Avro schemas.
+"""Convert SQL type names, as Spark and Flink write them, to Avro schemas.
 
-`to_avro` converts a type's text to an Avro schema as JSON-serializable values, which `schema.Type` reads. If Avro does
-not have a width, the next larger one is used: TINYINT and SMALLINT are `int`. As in Spark SQL, TIMESTAMP is an instant;
-the type without a time zone is TIMESTAMP_NTZ. A type without `NOT NULL` is a union with null, with null first.
+`to_avro` converts a type's text to an Avro schema as JSON-serializable values, which `schema.Type` reads. If Avro lacks
+an integer width, the next larger width is used: TINYINT and SMALLINT are `int`. As in Spark SQL, TIMESTAMP is an
+instant; the type without a time zone is TIMESTAMP_NTZ. A type without `NOT NULL` is a union with null, with null first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ACCEPTED = (
 
 
 def to_avro(text: str, name: str = "Row") -> Any:
-    """Return the Avro schema of an SQL type; the names of records inside it begin with `name`. Raises SchemaError."""
+    """Return the Avro schema of an SQL type. The names of records in it begin with `name`. Raises SchemaError."""
     parser = _Parser(text)
     schema = parser.type(name)
     if parser.peek():
@@ -82,7 +82,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
     def accept(self, *words: str) -> bool:
-        """Consume these tokens if all of them come next; otherwise consume none."""
+        """Consume the given tokens if all of them come next. Otherwise, consume none."""
         found = tuple(token.upper() for token in self._tokens[self._at : self._at + len(words)])
         if found != words:
             return False
@@ -190,5 +190,5 @@ class _Parser:
 
 
 def default_of(schema: Any) -> dict[str, None]:
-    """Return the `default` entry of a field with this schema: null if null is its first type; otherwise none."""
+    """Return the `default` entry of a field with this schema: null if null is its first type, otherwise no entry."""
     return {"default": None} if schema == "null" or (isinstance(schema, list) and schema[0] == "null") else {}

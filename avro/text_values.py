@@ -1,4 +1,4 @@
-"""Decimals, dates and times as people and JSON write them.
+"""Parse decimals, dates and times as people and JSON write them.
 
 DECIMAL                 its digits as text, "12.50", or a number
 TIMESTAMP               ISO-8601, in UTC if it has no zone, or a number of ms since the epoch
@@ -80,7 +80,7 @@ def _decimal(type_: Type, value: Any) -> Decimal:
 
 
 def _in_utc(value: time) -> time:
-    """Return a time of day; if it has a zone, convert it to UTC and drop the day."""
+    """Return a time of day. A time with a zone is converted to UTC, and a change of day is ignored."""
     if value.tzinfo is None:
         return value
     return datetime.combine(datetime(2000, 1, 2, tzinfo=UTC), value).astimezone(UTC).time()
@@ -135,7 +135,7 @@ def is_spelled(type_: Type) -> bool:
 
 
 def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
-    """Return, as a column and much faster, the values that `spelled` returns for each text; None if Arrow cannot.
+    """Return a column of the values that `spelled` returns for the texts, much faster, or None if Arrow cannot.
 
     Arrow accepts fewer forms, with the same meaning except for years before the year 1. The result is None if Arrow
     cannot parse a text, or if a year is before 1.
@@ -154,7 +154,7 @@ def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
 
 
 def scaled(scale: int, value: bytes) -> Decimal:
-    """Return the decimal with this scale and these big-endian two's complement digits, as Debezium sends it.
+    """Return the decimal with the given scale and big-endian two's complement digits, as Debezium sends it.
 
     Raises ValueProblem.
     """

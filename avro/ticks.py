@@ -22,10 +22,10 @@ UNITS: Mapping[str, int] = {"days": 0, "seconds": 1, **PER_SECOND}
 
 _OF = {"date": "date", "time": "time", "timestamp": "timestamp", "local-timestamp": "timestamp"}
 _SAID: Mapping[str, tuple[str, int]] = {"io.debezium.time.NanoTime": ("time", PER_SECOND["nanos"])}
-"""Debezium's numbers for which Avro has no logical type."""
+"""The kinds and units of Debezium's numbers for which Avro has no logical type."""
 
 _FINEST_USUAL = PER_SECOND["micros"]
-"""The unit of TIME and TIMESTAMP, the finest that SQL computes with; finer digits are cut off."""
+"""The unit of TIME and TIMESTAMP, which is the finest unit in which SQL computes. Finer digits are cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Ticks:
 
 
 def ticks(type_: Type, wanted: Ticks | None = None) -> Ticks | None:
-    """Return the kind and unit of a type's numbers, or None if it has none.
+    """Return the kind and unit of a type's numbers, or None if they are neither dates nor times.
 
     A bare number has a unit only if the table declares it; its kind is then the kind of `wanted`.
     """
@@ -55,7 +55,7 @@ def ticks(type_: Type, wanted: Ticks | None = None) -> Ticks | None:
 
 
 def readable(source: Ticks, wanted: Ticks) -> bool:
-    """Return whether numbers of `source` can be read as `wanted`. Only the usual unit may cut off digits."""
+    """Return whether numbers of `source` can be read as `wanted`. Digits may be cut off only for the usual unit."""
     if source.of != wanted.of or (source.per_second == 0) != (wanted.per_second == 0):
         return False
     return source.per_second <= wanted.per_second or wanted.per_second == _FINEST_USUAL
@@ -63,7 +63,7 @@ def readable(source: Ticks, wanted: Ticks) -> bool:
 
 @lru_cache(maxsize=256)
 def with_units(writer: Record, units: tuple[tuple[str, TimeUnit], ...]) -> Record:
-    """Return a writer's record in which bare numbers in these columns have the units that the table declares."""
+    """Return a writer's record in which bare numbers in the given columns have the units that the table declares."""
     said = dict(units)
     return replace(
         writer,

@@ -1,4 +1,4 @@
-"""Dates and times as ISO 8601 text, in both directions, in every year that a column can hold.
+"""Convert dates and times to and from ISO 8601 text, in every year that a column can contain.
 
 Python's dates end at the years 1 and 9999. The calendar repeats every 400 years, so other years are computed a multiple
 of 400 years earlier or later. They are written with a sign: +10000-01-01, and -0001-12-31 for 2 BC.
@@ -17,7 +17,7 @@ _FIRST = date(1970, 1, 1).toordinal()
 _DAY = 86_400
 _YEAR_400, _YEAR_2400 = (date(year, 1, 1).toordinal() - _FIRST for year in (400, 2400))
 _FIRST_SAFE, _LAST_SAFE = (date(year, 1, 1).toordinal() - _FIRST for year in (2, 9999))
-"""The days between which adding an offset of some hours stays within Python's years."""
+"""Between these days, adding an offset of some hours cannot leave Python's years."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIGNED_YEAR = re.compile(r"([+-]\d{4,9}|0000)(?=-)")
@@ -86,7 +86,7 @@ def moment_of(text: str, per_second: int) -> tuple[int, bool]:
 
 
 def units_of(moment: datetime, per_second: int) -> int:
-    """Return a Python datetime as units since 1970; without a zone it is in UTC."""
+    """Return a Python datetime as units since 1970. A datetime without a zone is in UTC."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     return since // timedelta(microseconds=1) * per_second // PER_SECOND["micros"]
 
@@ -103,7 +103,7 @@ def near(micros: int) -> tuple[datetime, int]:
 
 
 def near_year(year: int) -> tuple[int, int]:
-    """Return a year of the same calendar within Python's years, and how many times 400 years later the given year is.
+    """Return a year with the same calendar within Python's years, and how many times 400 years later the given year is.
 
     Time zones follow the same rules in both years.
     """
@@ -120,7 +120,7 @@ def later(repeats: int) -> int:
 
 
 def _within(text: str) -> tuple[str, int]:
-    """Return the text with a year within Python's years, and how many times 400 years later its own year is."""
+    """Return the text with its year moved into Python's years, and by how many times 400 years it was moved."""
     found = _SIGNED_YEAR.match(text)
     if found is None:
         return text, 0

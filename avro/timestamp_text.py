@@ -1,4 +1,4 @@
-"""Parsing of timestamps and dates, in all text forms that Spark accepts."""
+"""Parse timestamps and dates in all text forms that Spark accepts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST_DATE, LAST_DATE = -(2**31) + 2, 2**31 - 2
 def moment_of(text: str, instant: bool) -> int | None:
     """Return microseconds since 1970, or None if the text is not a timestamp.
 
-    `instant` says whether the zone in the text counts; for a local time it is ignored.
+    `instant` says whether the zone in the text counts. For a local time, the zone is ignored.
     """
     found = _MOMENT.fullmatch(text)
     if found is None:

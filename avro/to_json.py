@@ -1,4 +1,4 @@
-"""Conversion of columns to JSON values, by the column's type."""
+"""Convert columns to JSON values, according to their types."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def json_values(type_: Type, column: pa.Array) -> list[Any]:
 
 
 def nested_values(type_: Type, column: pa.Array, write: Callable[[Type, pa.Array], list[Any]]) -> list[Any]:
-    """Return arrays, maps or structs as lists and objects; `write` converts the values inside them."""
+    """Return arrays, maps or structs as lists and objects. `write` converts the values inside them."""
     if type_.kind == "array":
         return _several(write(type_.element, column.values), column)
     if type_.kind == "map":
@@ -56,7 +56,7 @@ def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
 
 
 def _several(values: list[Any], column: pa.Array) -> list[Any]:
-    """Return, for each row of an array or map column, its slice of the `values` of all rows; None for NULL."""
+    """Return, for each row of an array or map column, the row's slice of all `values`, or None for NULL."""
     there = validity(column).tolist()
     bounds = pairwise(offsets_of(column).tolist())
     return [values[start:end] if is_ else None for (start, end), is_ in zip(bounds, there, strict=False)]

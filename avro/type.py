@@ -161,13 +161,13 @@ class Type:
 
     @property
     def required(self) -> Type:
-        """The same type without NULL. Unions of several types are returned unchanged."""
+        """The same type with NULL not allowed. Unions of several types are returned unchanged."""
         return replace(self, nullable=False, null_first=True) if self.optional else self
 
     def as_nullable(self) -> Type:
-        """Return the type with NULL.
+        """Return the type with NULL allowed.
 
-        Null is the first branch. In a union it is the last one, so that the other branches keep their index.
+        Null becomes the first branch; in a general union, it becomes the last, so that the others keep their index.
         """
         if self.nullable:
             return self
@@ -202,7 +202,7 @@ class Type:
 
 
 def _meaning(type_: Type, inside: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return everything that determines a value's bytes and meaning; a reference is the number of levels up."""
+    """Return everything that determines a value's bytes and meaning; for a reference, the number of levels up."""
     if type_.kind == "record":
         inside = (*inside, type_.name)
     return (
@@ -279,7 +279,7 @@ class SchemaReader:
             try:
                 type_ = self.type(_entry(field, "type"), namespace, inside)
             except SchemaError as error:
-                # If the place is nested deeply, the innermost fields identify it well enough.
+                # In a deeply nested schema, the innermost fields identify the position well enough.
                 told = str(error)
                 raise SchemaError(told if len(told) > _LONG else f"field {name!r}: {told}") from None
             default = json.dumps(field["default"], sort_keys=True) if "default" in field else None

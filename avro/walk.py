@@ -1,8 +1,8 @@
 """The walk over packed rows, which processes all rows at once.
 
 Each step reads or skips one value in all rows with a few NumPy operations, so a row of five fields costs about 100 ns,
-however many rows there are. Values inside arrays, maps and unions are walked in the same way, over the rows that have
-another value.
+however many rows there are. Values inside arrays, maps and unions are walked in the same way, over the rows that have a
+further value.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def skip(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int = 0) -> None
 
 
 def _skip_in(rows: Ints, type_: Type, cursor: Cursor, scope: NamedTypes, depth: int) -> None:
-    """Skip one value in these rows only."""
+    """Skip one value in the given rows only."""
     part = cursor.select(rows)
     skip(type_, part, scope, depth)
     cursor.merge(rows, part)
@@ -81,12 +81,12 @@ def _skip_scalar(type_: Type, cursor: Cursor) -> None:
 
 
 def width(type_: Type) -> int:
-    """Return the number of bytes of a type whose values all have the same size."""
+    """Return the size in bytes of a type's values, which must all have the same size."""
     return {"float": 4, "double": 8}.get(type_.kind, type_.size)
 
 
 def least_bytes(type_: Type) -> int:
-    """Return the minimum number of bytes of a value; 0 only if values may be empty."""
+    """Return the minimum size of a value in bytes, which is 0 only if values may be empty."""
     if type_.optional:
         return 1
     match type_.kind:
@@ -102,7 +102,7 @@ def least_bytes(type_: Type) -> int:
 
 @dataclass(slots=True)
 class Items:
-    """The positions of the items of arrays or maps: the row of each, and where its key (maps only) and value begin."""
+    """Item positions in arrays or maps: each item's row, and where its key (in maps only) and its value begin."""
 
     rows: list[Ints]
     keys: list[Ints]
@@ -112,8 +112,8 @@ class Items:
 def each_item(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int, found: Items | None) -> None:
     """Walk the blocks of an array or map, and record in `found`, if given, where each item begins.
 
-    Each step processes the next item of all rows that have one. When only a few rows with long arrays are left, they
-    are walked one by one. The byte size that may precede a block is read but not trusted.
+    Each step processes the next item of all rows that have a further item. When only a few rows with long arrays are
+    left, they are walked one by one. The byte size that may precede a block is read but not trusted.
     """
     keyed = type_.kind == "map"
     least = int(keyed) + least_bytes(type_.element)
@@ -153,7 +153,7 @@ def each_item(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int, found:
 
 
 def _walk_row(cursor: Cursor, row: int, left: int, single: Skipper, found: Items | None, *, keyed: bool) -> int:
-    """Walk up to `left` items of one row, stop before an irregular one, and return how many items were walked."""
+    """Walk up to `left` items of one row, stopping before an irregular item, and return how many items were walked."""
     data = cursor.source.data.data
     at, end = int(cursor.position[row]), int(cursor.end[row])
     keys: list[int] = []
@@ -180,7 +180,7 @@ def _walk_row(cursor: Cursor, row: int, left: int, single: Skipper, found: Items
 
 
 def _block_count(head: Cursor, least: int) -> Ints:
-    """Read the header of a block in each row; return the number of items, 0 at the end and for rows with a fault."""
+    """Read the header of a block in each row. Return the number of items: 0 at the end and for rows with a fault."""
     count = head.varint()
     sized = np.flatnonzero((count < 0) & (head.fault == 0))
     if len(sized):

@@ -51,12 +51,13 @@ instant), TIMESTAMP_NTZ, ARRAY, MAP and STRUCT. Values of type TIME can only be 
 - Two types have the same common type as in Spark, with one exception: text is not read as a number implicitly. Write a
   CAST. A text literal is read as a date or timestamp if the other value is one.
 - TINYINT and SMALLINT are read as INT. A CAST to them fails on values that do not fit.
-- Integers and decimals are compared exactly, even if no DECIMAL of 38 digits could hold both. COALESCE, UNION and other
-  expressions that return one of several values need a common type that can.
+- Integers and decimals are compared exactly, even if no DECIMAL of 38 digits can represent both. COALESCE, UNION and
+  other expressions that return one of several values need a common type that can represent them all.
 - `a / b` is DOUBLE for integers. For decimals it is a DECIMAL with Spark's number of digits. If that is more than 38,
   the scale is reduced first, but not below 6.
-- Text is read as a number, date or timestamp as in Spark, with restrictions. Years have four digits, a timestamp has a
-  date, and numbers are decimal (Java also reads `0x1p3`). A number that is too large for a timestamp fails.
+- Text is read as a number, date or timestamp as in Spark, with restrictions. Years must have four digits, a timestamp
+  must include a date, and numbers must be decimal (Java also reads `0x1p3`). A number that is too large for a timestamp
+  fails.
 - A DOUBLE becomes text with the fewest digits that distinguish it from other values, as in Java 19 and later. In a CAST
   of BINARY to STRING, bytes that are not UTF-8 become U+FFFD.
 
@@ -69,7 +70,8 @@ instant), TIMESTAMP_NTZ, ARRAY, MAP and STRUCT. Values of type TIME can only be 
 - `TRIM` and similar functions take the characters to trim in Spark's argument order. `SUBSTRING(s, 0)` begins at the
   first character.
 - `ROUND` of a DOUBLE rounds its decimal form. The scale of a DECIMAL division differs from Flink's.
-- NOW, CURRENT_TIMESTAMP, RAND, UUID and similar functions are refused. Flink evaluates them again for a retraction.
+- NOW, CURRENT_TIMESTAMP, RAND, UUID and similar functions are refused, except NOW in
+  [filters](../explanation/time.md#filters-on-now). Flink evaluates such functions again for a retraction.
 - `LOG(base, x)` and `LN` are NULL for arguments that are not positive.
 
 ## Operators

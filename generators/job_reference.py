@@ -16,14 +16,14 @@ _HEAD = """# The job file
 This page is generated from the code that reads a job file: `python -m generators`.
 
 A job is one YAML file. Only `job`, `tables` and `sinks` are required. `rowkind check job.yaml` reports all errors in a
-job file, each with its line. [A job](../tutorials/a-job.md) explains a complete example.
+job file, each with its line. [A job, explained](../tutorials/a-job.md) goes through a complete example.
 
 - A **length of time** is written `30d`, `12h`, `15m`, `90s` or `1500ms`, or combined as `1d 12h`. A bare number is
   milliseconds. Units are `ms`, `s`, `m` or `min`, `h`, `d`, `w`.
 - An **amount of memory** is written `2g`, `1536m` or `2Gi`. A bare number is bytes, and every unit is a power of 1024.
 - `${NAME}` and `${NAME:-default}` in a value are replaced from the environment, `${file:path}` from a file. `$${` is an
-  escaped `${`. In `kafka`, `registry` and `status` a value may also be `{file: path}`. Values from the environment or
-  from files are hidden there, unless the setting holds no secret.
+  escaped `${`. In `kafka`, `registry` and `status` a value may also be `{file: path}`. In these sections, values from
+  the environment or from files are hidden in all output, unless the setting cannot contain a secret.
 - **Paths** are relative to the job file.
 - **SQL types** are `BOOLEAN`, `TINYINT`, `SMALLINT`, `INT`, `BIGINT`, `FLOAT`, `DOUBLE`, `DECIMAL(p,s)`, `STRING`,
   `VARCHAR(n)`, `CHAR(n)`, `BINARY`, `DATE`, `TIME(p)`, `TIMESTAMP(p)`, `TIMESTAMP_NTZ(p)`, `UUID`, `ARRAY<…>`,
@@ -36,7 +36,7 @@ of a job file, an editor with a YAML language server completes and explains its 
 # yaml-language-server: $schema=job.schema.json
 ```
 
-The schema of the newest version is also at <ADDRESS>. The schema checks each setting by itself.
+The schema of the newest version is also at <ADDRESS>. The schema checks each setting separately.
 Only `rowkind check` checks how settings depend on each other.
 """.replace("ADDRESS", ADDRESS)
 

@@ -17,13 +17,13 @@ Prometheus's text format. [Alerts](alerts.md) explains the alerts that use them,
 [deploy/grafana](../../deploy/grafana) has two dashboards.
 
 - Every sample has the label **name**, the job's name. In a multi-job service, `/metrics` has the metrics of all jobs.
-- **query** is `main` unless a sink has a query of its own.
-- **sink** labels everything that is written to a sink, and the work and the state of an operator. An operator that
-  several sinks share has the name of the first one.
+- **query** is the name of the query: `main` unless a sink has a query of its own.
+- **sink** is the name of the sink to which records are written, or to which an operator belongs. If several sinks share
+  an operator, it is the first of them.
 - **operator** is the operator's name in `rowkind explain`.
 - **kind** is the row kind: `+I`, `-U`, `+U`, `-D`.
 - Counters that an alert uses exist from the start, with the value 0.
-- Counts of tasks are reported once, when their batch has ended, even if a task or a batch is repeated.
+- What tasks count is added once, at the end of their batch, even if a task or a batch is repeated.
 """
 
 

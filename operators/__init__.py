@@ -1,5 +1,5 @@
 """Incremental relational operators over columnar changes, with their state in arrangements.
 
-This package does not depend on Spark, Kafka, a clock or a log. The caller passes in the changes, the blob stores and
+This package does not depend on Spark, Kafka, a clock or logging. The caller passes in the changes, the blob stores and
 the time.
 """

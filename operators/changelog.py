@@ -1,4 +1,4 @@
-"""Row kinds and changelog modes, separate from the column code so that planning does not load it."""
+"""Row kinds and changelog modes, in a separate module so that the planner need not import the column code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ChangelogMode = Literal["append", "retract", "upsert"]
 
 
 class RowKind(IntEnum):
-    """The effect of a change on its row. The ordinals are the same as in Flink."""
+    """The effect of a change on its row. The ordinals are the same as those of Flink's `RowKind`."""
 
     INSERT = 0
     UPDATE_BEFORE = 1

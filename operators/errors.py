@@ -5,12 +5,12 @@
     ├── StateError
     │   ├── StateLost              a blob that the manifest names is not in the store
     │   ├── StateCorrupted         a blob's content differs from what was written
-    │   └── StateFormatUnknown     a blob was written by another release
+    │   └── StateFormatUnknown     a blob has a format that this release does not know
     ├── RowFailed                  a function fails, a scalar subquery has several rows, or AFTER MATCH SKIP fails
-    └── BatchTooLarge              one batch of one shard emits more bytes than one Arrow array can hold
+    └── BatchTooLarge              a shard emits more bytes in one batch than one Arrow array can hold
 
-Violations of Rowkind's internal contracts are assertion failures. Changes that contradict the state are not errors;
-they are returned as unmatched.
+A violation of one of Rowkind's internal contracts is an assertion failure. A change that contradicts the state is not
+an error; the operator returns it as unmatched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OperatorError(RowkindError):
 
 
 class StateError(OperatorError):
-    """Base class of errors in a shard's stored state; `arrangement` and `blob` identify the damaged blob."""
+    """Base class of errors in a shard's stored state. `arrangement` and `blob` name the missing or unreadable blob."""
 
     def __init__(self, message: str, arrangement: str, blob: str) -> None:
         super().__init__(message)
@@ -77,9 +77,9 @@ class StateFormatUnknown(StateError):
 
 
 class RowFailed(OperatorError):
-    """The query's computation failed for a row of the batch; `seq` is the row's arrival number.
+    """The query could not be computed for a row of the batch; `seq` is the row's arrival number.
 
-    Follow the advice in the message. The row cannot be skipped, because it could not be retracted later.
+    Follow the advice in the message. The row cannot be skipped, because a skipped row could not be retracted later.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class RowFailed(OperatorError):
         self.row = row
         """The row's index among the computed rows, or -1 if none of them failed."""
         self.seq = seq
-        """The row's arrival number. Both `row` and `seq` are -1 if a function failed for a group instead of a row."""
+        """The row's arrival number. If a function failed for a group instead of a row, `row` and `seq` are both -1."""
         self.advice = advice
-        """What the user can do, as a sentence without the final full stop."""
+        """What the user can do about the error, as a sentence without a full stop."""
 
     def came_with(self, seq: int) -> RowFailed:
-        """Return the same error with `seq` as the row's arrival number."""
+        """Return a copy of this error with `seq` as the row's arrival number."""
         return RowFailed(self.text, self.row, seq, self.advice)
 
     def __reduce__(self) -> tuple[type[RowFailed], tuple[str, int, int, str]]:
@@ -103,9 +103,9 @@ class RowFailed(OperatorError):
 
 
 class BatchTooLarge(OperatorError):
-    """One shard emits more bytes in one batch than one Arrow array can hold.
+    """A shard emits more bytes in one batch than one Arrow array can hold.
 
-    Lower `batch.max_rows`, increase the number of shards, or look for a join key with very many rows on both sides.
+    Lower `batch.max_rows`, increase the number of shards, or look for a join key that has very many rows on both sides.
     """
 
     def __init__(self, rows: int, size: int) -> None:

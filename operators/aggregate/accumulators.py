@@ -1,8 +1,8 @@
 """Accumulators: an aggregate function's state for a group. Accumulators can be added up in any order.
 
-An accumulator works on *parts*: columns with one element per row or per group. `lift` turns single rows into a part,
+An accumulator works on *parts*: columns with one element per row or per group. `lift` converts single rows to a part,
 `total` adds up parts by group, and `finish` computes the result. Rows, partial sums and stored sums have the same form.
-Except for `Extremes`, each element has a sign, so that a retraction is a subtraction.
+Except in `Extremes`, each element has a sign, so that retractions are subtracted.
 
     counts     COUNT, BOOL_AND, BOOL_OR         a count, or the counts of true and of false
     sums       SUM, AVG                         a count, and an exact number (`operators.columns.exact_numbers`,
@@ -11,8 +11,9 @@ Except for `Extremes`, each element has a sign, so that a retraction is a subtra
     moments    VAR_POP, CORR, REGR_SLOPE, …     a count, and exact sums of powers (`operators.aggregate.moments`)
     extremes   MIN, MAX, ANY_VALUE (as MIN),    the value; no signs, see `operators.aggregate.arranged_values`
                MIN_BY, MAX_BY, FIRST, LAST
-    gathered   COLLECT_LIST, LISTAGG, MODE, …   nothing: they read all values of a group (`aggregate.gathered`)
-    custom     user-defined functions           the state and the result, see `aggregate.group_function`
+    gathered   COLLECT_LIST, LISTAGG, MODE, …   nothing: the functions read all values of a group, see
+                                                `operators.aggregate.gathered`
+    custom     user-defined functions           the state and the result, see `operators.aggregate.group_function`
 
 MIN_BY and MAX_BY are computed as MIN and MAX of byte strings: the comparable bytes of the ordering value, followed by
 the value. FIRST and LAST are computed as MIN and MAX of byte strings that begin with the arrival number
@@ -41,37 +42,37 @@ from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
 
 AccumulatorColumn = Any
-"""A part with an element per row or group. Only the accumulator that created it knows its content."""
+"""A part with an element per row or group. Its structure depends on the accumulator that created it."""
 
 AccumulatorPiece = tuple[AccumulatorColumn, Indices, Int64s]
-"""A part, the group of each of its elements, and the multiplicity of each: +1 or -1 per row."""
+"""A part, the group of each element, and the multiplicity of each element: +1 or -1 for a single row."""
 
 
 Gather = Callable[[pa.Array, Indices, Int64s, int], pa.Array]
-"""A function of all values of each group, given the values, the group and multiplicity of each, and the number of
-groups."""
+"""A function that computes a result from all values of each group. Its arguments are the values, the group and the
+multiplicity of each value, and the number of groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorCall:
     """One call of an aggregate function.
 
-    - `type`: the type of the result. BIGINT for COUNT; BIGINT, DOUBLE or a decimal with the argument's scale for SUM;
-      DOUBLE or a decimal for AVG; BOOLEAN or the argument's type for the others. A result that does not fit its type is
-      NULL.
+    - `type`: the type of the result. It is BIGINT for COUNT; BIGINT, DOUBLE or a decimal with the argument's scale for
+      SUM; DOUBLE or a decimal for AVG; BOOLEAN or the argument's type for the others. A result that does not fit its
+      type is NULL.
     - `argument`: the argument's name among the spec's arguments; None for COUNT(*). COUNT(DISTINCT a, b) has one
-      argument: both values packed into bytes, or NULL if either is NULL.
+      argument: the two values packed into bytes, or NULL if either value is NULL.
     - `argument_type`: the Arrow type of the argument: an integer, a float, decimal128, boolean, a date or time, text or
       bytes. SUM and AVG take numbers. BIT_AND, BIT_OR and BIT_XOR take integers. BOOL_AND and BOOL_OR take booleans.
       Moments take doubles, or a struct of two doubles. MIN_BY, MAX_BY, FIRST, LAST and gathered functions take bytes.
-    - `filter`: the name of a boolean column among the arguments; only rows in which it is true are aggregated.
-    - `grows`: the input may have retractions, but never retracts the minimum or maximum without inserting a better
-      value.
-    - `gather`: the function itself, if it is computed from all values of a group.
-    - `stage`: which step this call is, if the aggregate is computed in several steps. The first step returns packed
-      accumulators, and the last step takes them as its argument. The calls of all steps are equal, including
-      `argument_type`; only the first step's `type` differs.
-    - `custom`: the implementation of a user-defined function, which takes its arguments as one struct.
+    - `filter`: the name of a boolean column among the arguments. Only rows in which this column is true are aggregated.
+    - `grows`: whether the input never retracts the minimum or maximum without inserting a better value. Other
+      retractions are allowed.
+    - `gather`: the implementation of a function that is computed from all values of a group.
+    - `stage`: the step that this call represents, if the aggregate is computed in several steps. The first step returns
+      packed accumulators, and the last step takes packed accumulators as its argument. The calls of all steps are the
+      same, including `argument_type`, except that the first step has a different `type`.
+    - `custom`: the implementation of a user-defined function, which takes its arguments as a single struct.
     """
 
     function: AggregateFunction
@@ -91,19 +92,19 @@ class Accumulator(Protocol):
 
     @property
     def kinds(self) -> str:
-        """The kinds of a part's columns, one letter each, as in `packed_columns.unpack`."""
+        """The kind of each of a part's columns, as a string with one letter per column (`packed_columns.unpack`)."""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
-        """Return a part with one element per row. NULL arguments, and rows not in `counted`, are not aggregated."""
+        """Return a part with one element per row. Rows with a NULL argument or outside `counted` are not aggregated."""
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> AccumulatorColumn:
         """Return the sums of `count` groups over all pieces."""
 
     def to_columns(self, part: AccumulatorColumn) -> list[Column]:
-        """Return the part as columns that can be packed."""
+        """Convert the part to columns that can be packed."""
 
     def of_columns(self, columns: Sequence[Column]) -> AccumulatorColumn:
-        """Return the part that `to_columns` converted to these columns."""
+        """Convert columns that `to_columns` returned back to the part."""
 
     def finish(self, part: AccumulatorColumn) -> pa.Array:
         """Return the result of each group."""
@@ -111,7 +112,7 @@ class Accumulator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """One or two counts per group. Counts are never negative, except after rows have expired."""
+    """One or two counts per group. A count is never negative unless rows have expired."""
 
     call: AccumulatorCall
 
@@ -142,7 +143,7 @@ class Counts:
         return [*columns]
 
     def finish(self, part: list[Int64s]) -> pa.Array:
-        """Return the count, or the result of BOOL_AND or BOOL_OR, which is NULL if there are no values."""
+        """Return the count, or the result of BOOL_AND or BOOL_OR. Without values, BOOL_AND and BOOL_OR are NULL."""
         if self.call.function == "count":
             return pa.array(np.maximum(part[0], 0), pa.int64()).cast(self.call.type)
         true, false = part
@@ -156,7 +157,7 @@ SumsPart = tuple[Int64s, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The number of values, and their exact sum."""
+    """The number of values and the exact sum of the values."""
 
     call: AccumulatorCall
 
@@ -202,7 +203,7 @@ class Sums:
         return count, ExactDoubles.of_columns(*number) if self._doubles else ExactNumbers.of_bytes(*number)
 
     def finish(self, part: SumsPart) -> pa.Array:
-        """Return the sum or the mean; NULL if there are no values or if it does not fit its type."""
+        """Return the sum or the mean. It is NULL if there are no values, or if the result does not fit its type."""
         count, number = part
         none = count <= 0
         if self._doubles or (self.call.function == "avg" and not self._decimals):
@@ -217,12 +218,12 @@ class Sums:
         return self._decimal_mean(number, count)
 
     def _decimal_mean(self, number: ExactNumbers, count: Int64s) -> pa.Array:
-        """Return the mean, rounded half up as in Spark. It has at most 20 more decimal places than the argument."""
+        """Return the mean, rounded half up as in Spark, with at most 20 more decimal places than the argument."""
         scale = self.call.argument_type.scale  # type: ignore[union-attr]
         sums = number.to_decimals(pa.decimal128(38, scale)).cast(pa.decimal256(38, scale))
         counts = pa.array(count, pa.int64(), mask=count <= 0).cast(pa.decimal256(19, 0))
         quotient = pc.round(pc.divide(sums, counts), self.call.type.scale, "half_towards_infinity")
-        # If rows were retracted that were not present, a mean may be larger than any value.
+        # If the input has retracted rows that were not present, a mean may be larger than any value.
         digits = self.call.type.precision - self.call.type.scale
         if digits < quotient.type.precision - quotient.type.scale:
             limit = pa.scalar(Decimal(1).scaleb(digits), quotient.type)
@@ -231,13 +232,13 @@ class Sums:
 
 
 def misfits(results: pa.Array, counts: Int64s) -> Mask:
-    """Return which results of SUM or AVG do not fit their type; `counts` has the number of values of each."""
+    """Return which results of SUM or AVG do not fit their type. `counts` has the number of values of each group."""
     return ~to_mask(results.is_valid()) & (counts > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Extremes:
-    """The minimum or maximum of each group, or NULL if it has no values. Signs are ignored."""
+    """The minimum or maximum of each group, or NULL if the group has no values. Signs are ignored."""
 
     call: AccumulatorCall
     kinds: str = "b"
@@ -278,7 +279,7 @@ class Extremes:
         return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
     def finish(self, part: pa.Array) -> pa.Array:
-        """Return the value in canonical form, in which a later retraction reads it from state.
+        """Return the value in canonical form. A later retraction reads the same form from the state.
 
         For FIRST and LAST, return the value without the arrival number.
         """
@@ -292,7 +293,7 @@ class Extremes:
 
 
 def counts_where(values: pa.Array | None, counted: Mask) -> Mask:
-    """Return which of the counted rows have a value."""
+    """Return a mask of the rows in `counted` that have a value."""
     return counted & to_mask(values.is_valid()) if values is not None and values.null_count else counted
 
 
@@ -301,7 +302,7 @@ def _with_zeros(values: pa.Array) -> pa.Array:
 
 
 def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int64s:
-    """Return the sums of `count` groups. A piece has numbers, with the group and sign of each."""
+    """Return the sums of `count` groups. A piece consists of numbers, and the group and multiplicity of each."""
     sums = np.zeros(count, np.int64)
     for numbers, group, sign in pieces:
         np.add.at(sums, group, numbers * sign)
@@ -309,5 +310,5 @@ def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int6
 
 
 def summed_each(pieces: Sequence[AccumulatorPiece], numbers: int, count: int) -> list[Int64s]:
-    """Return the group sums of each of the parts' `numbers` columns."""
+    """Return the sums of `count` groups for each column of the parts, which have `numbers` columns."""
     return [summed([(part[at], group, sign) for part, group, sign in pieces], count) for at in range(numbers)]

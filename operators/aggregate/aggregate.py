@@ -1,39 +1,39 @@
 """Aggregate: one row per group, with the results of the aggregate calls.
 
-This operator maintains GROUP BY with the functions in `operators.aggregate.function`. Each function supports FILTER and
-DISTINCT.
+This operator maintains the result of GROUP BY with the functions in `operators.aggregate.function`. Each function
+supports FILTER and DISTINCT.
 
-State. Arrangement "groups" stores one row per group, with the group columns and the accumulators, and replaces it when
-it changes. Accumulators are updated incrementally from the batch (`operators.aggregate.accumulators`). Arrangement
-"values" exists only if a call needs the values themselves: for DISTINCT, for MIN, MAX and similar functions over an
-input with retractions, and for functions of all values such as COLLECT_LIST (`operators.aggregate.arranged_values`).
-Arrangement "views" exists only if a user-defined aggregate stores views: collections that it reads on demand
-(`operators.aggregate.group_views`). Arrangement "ends" exists only if groups end at a time that is one of their results
-(`operators.aggregate.timer_queue`).
+State. Arrangement "groups" stores one row per group, with the group columns and the accumulators. When the group
+changes, its row is replaced. Accumulators are updated incrementally from the batch
+(`operators.aggregate.accumulators`). Arrangement "values" exists only if a call needs the values themselves: for
+DISTINCT, for MIN, MAX and similar functions over an input with retractions, and for functions of all values such as
+COLLECT_LIST (`operators.aggregate.arranged_values`). Arrangement "views" exists only if a user-defined aggregate stores
+views, which are collections that the function reads on demand (`operators.aggregate.group_views`). Arrangement "ends"
+exists only if groups end at a time that is one of their results (`operators.aggregate.timer_queue`).
 
 A batch is processed in these steps:
 - Look up the touched groups.
-- Add the batch's rows to the counts of their values.
+- Update the number of rows with each value in arrangement "values".
 - Add up the stored accumulators, the batch's rows, and the values that appeared or disappeared.
-- If a group's minimum or maximum disappeared and no better value replaced it, search for the next one.
+- If a group's minimum or maximum disappeared and no better value replaced it, search for the next minimum or maximum.
 - If a function needs all values, read the values of the touched groups.
-- Emit the old row as -D and the new row as +I if they differ.
+- If the group's old and new rows differ, emit the old row as -D and the new row as +I.
 
-A group without rows is removed together with its state. Only a global aggregate's row stays, with COUNT 0. If a group
-receives more retractions than it has rows, the latest retractions are unmatched and have no effect. The operator cannot
-check whether a retracted row belonged to the group: the input must be exact.
+A group without rows is removed together with its state. Only the row of a global aggregate is kept, with COUNT 0. If a
+group receives more retractions than it has rows, the latest retractions are unmatched and have no effect. The operator
+cannot check whether a retracted row belonged to the group, so the input must be exact.
 
-Integers and decimals are summed exactly. If a sum does not fit its type, it is NULL or, for the spec's `fallible`
-calls, the group's row fails: the row, and later its retraction, are returned in `failed`. Doubles are also summed
-exactly, and rounded once for the result. Sums therefore do not depend on the order of rows, and retracting rows
-restores the earlier sum.
+Integers and decimals are summed exactly. A sum that does not fit its type is NULL. In the spec's `fallible` calls, such
+a sum also makes the group's row fail: the row, and later its retraction, are returned in `failed` instead of being
+emitted. Doubles are also summed exactly, and rounded once for the result. Sums therefore do not depend on the order of
+rows, and retracting rows restores the earlier sum.
 
-Expiry. A group expires as a whole when it has not been written for the length of the TTL. Its row stays in the output,
-as in Flink. Flink ignores retractions for an expired group. In Rowkind, they are unmatched or, if the group has been
-created again, applied to the new group. Every change writes its group. A refresh of one of the group's rows also writes
-the group if it exists. If a downstream operator has a TTL, a group that is written without changing its result is
-emitted as a refresh. Groups that a watermark closes are evicted in the same way, by a time in their columns or, with
-arrangement "ends", by a time in their results. No more rows arrive for these groups.
+Expiry. A group expires as a whole when it has not been written for the length of the TTL. Its row remains in the
+output, as in Flink. Flink ignores retractions for an expired group. In Rowkind, these retractions are unmatched or, if
+the group has been created again, applied to the new group. Every change writes its group. A refresh of one of the
+group's rows also writes the group if the group exists. If a downstream operator has a TTL, a group that is written
+without changing its result is emitted as a refresh. Groups that a watermark closes are evicted in the same way, by a
+time in their columns or, with arrangement "ends", by a time in their results. No more rows arrive for these groups.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ from rowkind.operators.operator import Output
 class Aggregate:
     """The aggregate operator. Its state is in the stores, not in this object.
 
-    Side 0 receives raw changes, and side 1 the output of `partial`.
+    Side 0 receives raw changes. Side 1 receives the output of `partial`.
     """
 
     spec: AggregateSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The arrangements with their TTLs in ms. Values and views have twice the TTL of the groups."""
+        """The TTL of each arrangement in ms, by name. Values and views have twice the TTL of the groups."""
         ttl = self.spec.ttl_ms
         groups: dict[str, int | None] = {"groups": ttl}
         beside = [name for name, there in (("values", self.spec.streams), ("views", self.spec.views)) if there]
@@ -125,7 +125,7 @@ class Aggregate:
         return Output(written.emitted, none, total.state, total.merged_rows, failed=written.failed)
 
     def _beside(self, stores: Mapping[str, BlobStore], groups: GroupState, lifted: Lifted, now: int) -> _Beside:
-        """Open the values and views of the touched groups, which live as long as their groups."""
+        """Open the values and views of the touched groups. Values and views live as long as their groups."""
         spec = self.spec
 
         def opened(name: str) -> Arrangement:
@@ -140,7 +140,7 @@ class Aggregate:
         return _Beside(values, views)
 
     def _totals(self, changes: Changes, lifted: Lifted, groups: GroupState, beside: _Beside) -> list[AccumulatorColumn]:
-        """Return the accumulators of all groups after the batch; `beside` has the values and views of the groups."""
+        """Return the accumulators of all touched groups after the batch. `beside` has the groups' values and views."""
         spec = self.spec
         values, views = beside.values, beside.views
         touched = []
@@ -175,7 +175,7 @@ class Aggregate:
     def _gathered(
         self, groups: GroupState, parts: list[AccumulatorColumn], values: ArrangedValues
     ) -> tuple[GroupState, list[AccumulatorColumn]]:
-        """Compute the functions of all values for each group, both before and after the batch."""
+        """Compute the functions of all values for each group, over the values before and after the batch."""
         pairs = zip(self.spec.accumulators, self.spec.sources, strict=True)
         wanted = {number: at for number, (one, at) in enumerate(pairs) if isinstance(one, Gathered) and at is not None}
         if not wanted:
@@ -215,7 +215,10 @@ class _Beside:
         return [each.finish() for each in self.arrangements]
 
     def refresh(self, groups: GroupState, now: int, ttl_ms: int) -> GroupState:
-        """Rewrite the values and views of groups whose last full rewrite is at least a TTL old; return the groups."""
+        """Rewrite the values and views of groups whose last full rewrite is at least a TTL old.
+
+        Return the groups with the times of these rewrites.
+        """
         due = (groups.at >= 0) & (groups.refreshed <= now - ttl_ms)
         for each in (self.values, self.views):
             if each is not None:
@@ -224,7 +227,7 @@ class _Beside:
 
 
 def _kept_of(groups: GroupNames, arrangement: Arrangement) -> Entries:
-    """Return the entries of these groups in an arrangement."""
+    """Return the entries that an arrangement has for these groups."""
     found = arrangement.lookup(groups.hash)
     return found.filter(groups.are_of(found))
 
@@ -236,9 +239,9 @@ def _custom(
     views: Callable[[int], Views],
     batch: tuple[Lifted, Changes],
 ) -> CustomPart:
-    """Return a user-defined function's part after the batch; the first piece has the stored groups.
+    """Return a user-defined function's part after the batch. The first piece has the stored groups.
 
-    Raises RowFailed with the arrival number of the failed row.
+    Raises RowFailed, with the arrival number of the failed row if it is known.
     """
     try:
         return accumulator.after(pieces[0], pieces[1:], alive, views)
@@ -251,12 +254,12 @@ def _custom(
 
 
 def _views(views: GroupViews | None, first: int) -> Callable[[int], Views]:
-    """Return a function that maps a group to one user-defined function's views, which are numbered from `first`."""
+    """Return a function that maps a group to a user-defined function's views, which are numbered from `first`."""
     return lambda group: Views(views, group, first)
 
 
 def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: GroupState) -> Mask:
-    """Return the retractions that exceed the number of rows in their group; these are the latest ones of the group."""
+    """Return a mask of the retractions that exceed the number of rows in their group: the latest ones of the group."""
     unmatched = np.zeros(len(changes), np.bool_)
     row, rows = lifted.row, lifted.rows
     of, sign = groups.of_change[row], changes.weight[row]
@@ -291,7 +294,7 @@ def _extremes(
 ) -> AccumulatorColumn:
     """Return each group's minimum or maximum after the batch.
 
-    If the old value was retracted and no better one was inserted, the next one is read from state.
+    If the old value was retracted and no better value was inserted, the next value is read from the state.
     """
     stored, of_stored, ones = before
     live = touched.filter(touched.after > 0)
@@ -301,7 +304,7 @@ def _extremes(
     lost = _lost(stored_bytes, of_stored, touched.filter(touched.after == 0), count)
     if not lost.any():
         return best
-    # If a group's best value differs from the lost one, the batch inserted a better one.
+    # If a group's best value differs from the lost value, the batch has inserted a better value.
     lost_rows = np.flatnonzero(lost)
     (best_bytes,) = accumulator.to_columns(best)
     start = stored_bytes.take(pa.array(lost_rows))
@@ -319,7 +322,7 @@ def _extremes(
 
 
 def _lost(stored: pa.BinaryArray, of_stored: Indices, dead: TouchedValues, groups: int) -> Mask:
-    """Return which of the groups' stored values no longer have any rows."""
+    """Return a mask of the stored minima or maxima that no row of the group has any longer."""
     old = np.full(groups, -1)
     old[of_stored] = np.arange(len(of_stored))
     suspects = np.flatnonzero((old >= 0)[dead.group])

@@ -1,21 +1,21 @@
 """Arranged values: for each group, an argument's distinct values and the number of rows with each value.
 
-DISTINCT and functions of all values need arranged values, and so do MIN and MAX if rows may be retracted. One
-arrangement stores the values of all such arguments of an aggregate. Each argument is called a *stream*. An entry
-consists of a group, a stream and a value. Its weight is the number of input rows with the value; if that number
-changes, the entry is replaced.
+Arranged values are needed for DISTINCT and functions of all values and, if rows may be retracted, for MIN and MAX. One
+arrangement stores the values of all arguments of an aggregate that are needed in this form. Each of these arguments is
+called a *stream*. An entry consists of a group, a stream and a value. Its weight is the number of input rows with the
+value. If this number changes, the entry is replaced.
 
 An entry's *place* is its 64-bit sort position within a run: the upper half of the group's hash, followed by 32 bits
 derived from the value. If values are only counted, these are bits of the value's hash. If the minimum or maximum is
-wanted, they represent the value's order. If a group's minimum is retracted, the next one is then found by reading
-upwards from the old place, in growing steps, instead of reading the whole group. Text is represented by its first four
-letters; if all values of a group share them, the whole group is read. An arrival's place is derived from the hash of
-its value, so that a retraction finds the oldest arrival of the value. To find the next arrival, the whole group is
-read.
+needed, these bits represent the value's order. If a group's minimum is retracted, the next minimum is then found by
+reading upwards from the old place, in growing steps, instead of reading the whole group. Text is represented by its
+first four bytes; if all values of a group begin with the same four bytes, the whole group is read. An arrival's place
+is derived from the hash of its value, so that a retraction finds the oldest arrival of the value. To find the next
+arrival, the whole group is read.
 
 Retracting a value that is not present has no effect. Values live as long as their group. With a TTL, a group expires as
 a whole, so its values are stored with twice the group's TTL. If a group is written at least a TTL after the last
-rewrite of its values, all of them are rewritten. Values older than their group do not count.
+rewrite of its values, all of its values are rewritten. Values that are older than their group are ignored.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _GROWTH = 16
 class Stream:
     """An argument whose values are stored, for the rows in which `filter` is true.
 
-    `placed_by` says which bits form the place: those of the value's hash ("hash"), its order ("order"), its order as
-    comparable bytes ("key"), or the hash of the value without its arrival number ("arrival").
+    `placed_by` says what the lower half of a place is derived from: the value's hash ("hash"), the value's order
+    ("order"), its order as comparable bytes ("key"), or the hash of the value without its arrival number ("arrival").
     """
 
     argument: str
@@ -59,13 +59,13 @@ class Stream:
 
     @property
     def ordered(self) -> bool:
-        """Whether places reflect the order of values."""
+        """Whether the order of places reflects the order of values."""
         return self.placed_by in ("order", "key")
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRows:
-    """Rows of one stream: each row's value and multiplicity, and the index of the change that it belongs to."""
+    """Rows of one stream: the value and multiplicity of each row, and the index of the change to which it belongs."""
 
     row: Indices
     value: pa.BinaryArray
@@ -86,7 +86,8 @@ class ValueRows:
 class GroupKeys:
     """The touched groups, by number.
 
-    Values that were written before `born` do not count. New values are written with the time `written_at`.
+    Values that were written before the group's `born` time are ignored. New values are written with the time
+    `written_at`.
     """
 
     hash: Uint64s
@@ -97,7 +98,7 @@ class GroupKeys:
 
 @dataclass(frozen=True, slots=True)
 class TouchedValues:
-    """Values of one stream with their groups, and the number of rows with each value before and after the batch."""
+    """Values of one stream, the group of each, and the number of rows with each value before and after the batch."""
 
     stream: Stream
     group: Indices
@@ -114,7 +115,7 @@ class TouchedValues:
 
 @dataclass(frozen=True, slots=True)
 class _PlacedRows:
-    """The rows of all streams: the group, stream, sub-key, sub-key hash and place of each."""
+    """The rows of all streams, with the group, stream, sub-key, sub-key hash (`code`) and place of each row."""
 
     group: Indices
     stream: Indices
@@ -135,7 +136,10 @@ class ArrangedValues:
         self._touched: list[TouchedValues] = []
 
     def apply(self, rows: Sequence[tuple[Indices, ValueRows]]) -> list[TouchedValues]:
-        """Add each stream's rows, which are given with their groups, to the counts; return the touched values."""
+        """Update the stored counts of values with each stream's rows, and return the values whose counts changed.
+
+        `rows` contains one item per stream: the group of each row, and the rows.
+        """
         rows = [
             self._settled(number, *each) if stream.placed_by == "arrival" else each
             for number, (stream, each) in enumerate(zip(self._streams, rows, strict=True))
@@ -188,13 +192,13 @@ class ArrangedValues:
         return _PlacedRows(groups, streams, sub_key, code, place)
 
     def _same(self, placed: _PlacedRows, stored: Entries) -> Groups:
-        """Group equal values of the same group and stream, among the rows followed by the stored entries."""
+        """Group equal values of the same group and stream. The grouped values are the rows, then the stored entries."""
         hashes, key = self._groups.hash[placed.group], self._groups.key.take(pa.array(placed.group))
         codes = np.concatenate([mix(hashes, placed.code), mix(stored.hash, hash64(stored.sub_key))])
         return group(codes, [concat_binary([key, stored.key]), concat_binary([placed.sub_key, stored.sub_key])])
 
     def every(self, numbers: Sequence[int]) -> list[TouchedValues]:
-        """Return all values of the groups in these streams, whether or not the batch touches the values."""
+        """Return all values of all groups in these streams, including values that the batch does not touch."""
         wanted = np.arange(len(self._groups.hash))
         of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash), wanted)
         found = []
@@ -209,10 +213,10 @@ class ArrangedValues:
     def next_values(
         self, stream: Stream, wanted: Indices, start: pa.BinaryArray, *, upwards: bool
     ) -> tuple[Indices, pa.BinaryArray]:
-        """Read the groups' values from `start`, upwards or downwards, until each group has its next value.
+        """Read each group's values from `start`, upwards or downwards, until the group's next value has been read.
 
-        The result has only values that the batch does not touch, with their groups. Groups without further values are
-        missing.
+        Return the values with their groups. Values that the batch touches are not returned. Groups without further
+        values are missing from the result.
         """
         groups, number = self._groups, self._streams.index(stream)
         if not stream.ordered:
@@ -240,7 +244,7 @@ class ArrangedValues:
         )
 
     def refresh(self, wanted: Indices) -> None:
-        """Rewrite all values of these groups, except those that the batch writes anyway."""
+        """Rewrite all values of these groups, except the values that the batch writes anyway."""
         if len(wanted) == 0:
             return
         of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash[wanted]), wanted)
@@ -248,7 +252,10 @@ class ArrangedValues:
         self.arrangement.append(self._entries(of, entries.sub_key, entries.place, entries.weight))
 
     def _of_groups(self, entries: Entries, wanted: Indices) -> tuple[Indices, Entries]:
-        """Return these groups' untouched entries that are not older than their group, each with its group."""
+        """Return entries of the groups `wanted`, and the group of each entry.
+
+        Entries that the batch touches, and entries older than their group, are omitted.
+        """
         groups = self._groups
         numbers = group(
             np.concatenate([groups.hash[wanted], entries.hash]),
@@ -268,7 +275,7 @@ class ArrangedValues:
         return of[untouched], entries.filter(untouched)
 
     def _settled(self, number: int, of: Indices, rows: ValueRows) -> tuple[Indices, ValueRows]:
-        """Assign each retraction of a stream of arrivals to the arrival that it retracts."""
+        """Resolve each retraction in a stream of arrivals to the arrival that it removes."""
         taken = np.flatnonzero(rows.weight < 0)
         if len(taken) == 0:
             return of, rows
@@ -311,9 +318,9 @@ def _sub(number: int, values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _once(of: Indices, entries: Entries, rows: Indices) -> tuple[Indices, Int64s]:
-    """Return one entry for each value of a group, and the value's total multiplicity.
+    """Return the index of one entry for each value of each group, and the value's total multiplicity.
 
-    If the clock is set back, two batches may write a value at the same time, which gives two entries.
+    A value may have two entries: if the clock is set back, two batches may write the value with the same time.
     """
     sub_key = entries.sub_key.take(pa.array(rows))
     values = group(mix(of[rows].astype(np.uint64), hash64(sub_key)), [of[rows], sub_key])
@@ -333,7 +340,7 @@ def _begins_with(sub_key: pa.BinaryArray, number: int) -> Mask:
 
 
 def _intervals(upper: Uint64s, low: Int64s, high: Int64s) -> tuple[Uint64s, Uint64s]:
-    """Return intervals of places. Groups that share the upper half get one interval, which covers all of theirs."""
+    """Return intervals of places. If groups share an upper half, one interval covers the intervals of these groups."""
     order = np.argsort(upper)
     upper, low, high = upper[order], low[order], high[order]
     starts = np.flatnonzero(np.concatenate(([True], upper[1:] != upper[:-1])))

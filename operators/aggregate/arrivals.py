@@ -1,8 +1,8 @@
 """Arrivals: values with their arrival numbers, so that FIRST and LAST can be computed as minimum and maximum.
 
-An arrival consists of the arrival number of the change that inserted the value, as 8 comparable bytes, and the value. A
-retraction has the value, but not the arrival number of the row that it retracts: `settled` finds the number. If several
-rows have equal values, the oldest is retracted first, as in all operators and in Flink.
+An arrival consists of the arrival number of the change that inserted the value, as 8 comparable bytes, followed by the
+value. A retraction has the value, but not the arrival number of the row to retract; `settled` finds this number. If
+several rows have equal values, the oldest row is retracted first, as in all operators and in Flink.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SIGN = np.int64(-(1 << 63))
 
 
 def arrivals(seq: Int64s, values: pa.BinaryArray) -> pa.BinaryArray:
-    """Prefix values with their arrival numbers; NULL stays NULL."""
+    """Prefix values with their arrival numbers. NULL remains NULL."""
     return pc.binary_join_element_wise(fixed_width((seq ^ _SIGN).byteswap(), _WIDTH, len(seq)), values, b"")
 
 
 def arrived(column: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the values of arrivals, without their arrival numbers; NULL stays NULL."""
+    """Return the values of arrivals, without the arrival numbers. NULL remains NULL."""
     if not column.null_count:
         return without_first(column, _WIDTH)
     there = to_mask(column.is_valid())
@@ -37,7 +37,7 @@ def arrived(column: pa.BinaryArray) -> pa.BinaryArray:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Arrivals with the group of each, and the number of times that it is stored or inserted; negative if retracted."""
+    """Arrivals, the group of each, and how many times each is stored or inserted; negative if it is retracted."""
 
     group: Indices
     value: pa.BinaryArray
@@ -45,9 +45,10 @@ class Arrivals:
 
 
 def settled(changes: Arrivals, stored: Arrivals) -> Arrivals:
-    """Return the changes, with each retraction assigned to the oldest arrivals of its value.
+    """Return the changes, in which each retraction is resolved to the oldest arrival with the same value.
 
-    `stored` has the stored arrivals of the retracted values. Retractions that find no arrival are left out.
+    `stored` contains the stored arrivals of the retracted values. Retractions for which there is no arrival are
+    omitted.
     """
     came = np.flatnonzero(changes.times > 0)
     value = concat_binary([stored.value, changes.value.take(pa.array(came))])
@@ -59,8 +60,8 @@ def settled(changes: Arrivals, stored: Arrivals) -> Arrivals:
     same = group(mix(of_all.astype(np.uint64), hash64(content)), [of_all, content])
     wanted = np.zeros(same.count, np.int64)
     np.add.at(wanted, same.ids[there:], np.maximum(-changes.times, 0))
-    # Order the arrivals of each value by age. `before` counts the older arrivals of the same value; `goes` is the part
-    # of this arrival's count that is retracted.
+    # Sort the arrivals of each value, oldest first. `before` is the number of older arrivals of the same value, and
+    # `goes` is how many times the arrival is retracted.
     order = np.lexsort((_numbers(value), same.ids[:there]))
     of, amount = same.ids[:there][order], times[order]
     total = np.cumsum(amount) - amount
@@ -77,7 +78,7 @@ def settled(changes: Arrivals, stored: Arrivals) -> Arrivals:
 
 
 def _numbers(column: pa.BinaryArray) -> Int64s:
-    """Return the arrival numbers."""
+    """Return the arrival numbers of arrivals."""
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
     data = np.frombuffer(column.buffers()[2] or b"", np.uint8)
     words = data[offsets[:-1, None] + np.arange(_WIDTH)].copy().view(np.int64)[:, 0]

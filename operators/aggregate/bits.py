@@ -1,4 +1,4 @@
-"""BIT_AND, BIT_OR and BIT_XOR. They store how many rows have each bit set, so that rows can be retracted.
+"""BIT_AND, BIT_OR and BIT_XOR. The state is how many rows have each bit set, so that rows can be retracted.
 
 A bit of the result is set if all rows have it set (BIT_AND), any row has it set (BIT_OR), or an odd number of rows have
 it set (BIT_XOR). Small counts take one byte each.
@@ -18,12 +18,13 @@ from rowkind.operators.columns.changes import Int64s, Mask
 from rowkind.operators.columns.packed_columns import Column
 
 _Numbers = npt.NDArray[np.int8] | Int64s
-"""The number of rows, then the number of rows with each bit set, lowest bit first; one column per row or group."""
+"""A matrix with one column per row or group. Its first row is the number of rows. The following rows are the number of
+rows in which each bit is set, lowest bit first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """The number of rows, and for each bit of an integer argument the number of rows that have it set."""
+    """The number of rows and, for each bit of an integer argument, the number of rows in which the bit is set."""
 
     call: AccumulatorCall
 
@@ -38,7 +39,7 @@ class Bits:
         return np.dtype(f"u{self.call.argument_type.bit_width // 8}")
 
     def lift(self, values: pa.Array | None, counted: Mask) -> _Numbers:
-        """Return the bits of each row, or zeros if the row is not aggregated."""
+        """Return, for each row, the count 1 and the row's bits, or zeros if the row is not aggregated."""
         assert values is not None
         there = counts_where(values, counted)
         plain = values.fill_null(0).to_numpy(zero_copy_only=False)
@@ -54,7 +55,7 @@ class Bits:
         return [*part.astype(np.int64)]
 
     def of_columns(self, columns: Sequence[Column]) -> _Numbers:
-        """Return the counts that `to_columns` converted to these columns."""
+        """Convert columns that `to_columns` returned back to the counts."""
         return np.stack([np.asarray(column) for column in columns])
 
     def finish(self, part: _Numbers) -> pa.Array:

@@ -1,9 +1,9 @@
 """Gathered functions: functions computed from all values of a group, such as COLLECT_LIST, LISTAGG and MODE.
 
-They have no accumulator. Only the values themselves are stored (`operators.aggregate.arranged_values`). For each group
-that the batch touches, the values are read, and the function is computed twice: over the values before the batch, and
-over the values after it. The cost of a change is therefore proportional to the number of distinct values in its group.
-No result is stored. PERCENTILE_CONT and PERCENTILE_DISC are gathered functions too.
+Gathered functions have no state of their own. Only the values are stored (`operators.aggregate.arranged_values`). For
+each group that the batch touches, the group's values are read, and the function is computed twice: over the values
+before the batch, and over the values after the batch. The cost of a change is therefore proportional to the number of
+distinct values in its group. Results are not stored. PERCENTILE_CONT and PERCENTILE_DISC are also gathered functions.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rowkind.operators.columns.packed_columns import Column
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The results of a gathered function. Unlike the sums of other accumulators, they cannot be added up further."""
+    """A gathered function as an accumulator. Its parts after `total` are results, which cannot be added up further."""
 
     call: AccumulatorCall
     kinds: str = ""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
-        """Return the values unchanged; they always come from the arranged values."""
+        """Return the values unchanged. They always come from the arranged values."""
         assert values is not None
         assert counted.all(), "every arranged row counts"
         return values
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> pa.Array:
-        """Compute the function over each group's values; signs are multiplicities, and 0 for an absent value."""
+        """Compute the function over each group's values. Multiplicities may be 0, for values that are not present."""
         assert self.call.gather is not None
         assert self.call.argument_type is not None
         empty = value_bytes.from_bytes(pa.array([], pa.binary()), self.call.argument_type)
@@ -49,7 +49,7 @@ class Gathered:
         return []
 
     def of_columns(self, columns: Sequence[Column]) -> pa.Array:  # noqa: ARG002 -- there are no columns
-        """Return an empty array: no state is stored."""
+        """Return an empty array, because no state is stored."""
         return pa.nulls(0)
 
     def finish(self, part: pa.Array) -> pa.Array:

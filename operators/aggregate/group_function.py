@@ -1,9 +1,9 @@
-"""User-defined aggregate functions: add rows, retract rows, merge states and return the result, group by group.
+"""User-defined aggregate functions. They add rows, retract rows, merge states and return the result, group by group.
 
-Each function has an opaque state per group, which is stored as bytes, and may have views
-(`operators.aggregate.group_views`). The result is stored with the state, because an emitted row must be retracted
-exactly as it was emitted. A batch's insertions are applied before its retractions, so that a function never sees a
-group without a row that the batch replaces.
+A user-defined function has an opaque state per group, which is stored as bytes, and may have views
+(`operators.aggregate.group_views`). The result is stored together with the state, because an emitted row must be
+retracted exactly as it was emitted. A batch's insertions are applied before its retractions. If a batch replaces a row,
+the group as the function sees it therefore always contains the old row or the new row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from rowkind.operators.errors import RowFailed
 
 
 class GroupFunction(Protocol):
-    """A function of a group's rows. It must be picklable, and its methods raise ValueError with a one-line message."""
+    """A user-defined function of a group's rows.
+
+    It must be picklable. If one of its methods fails, the method raises ValueError with a one-line message.
+    """
 
     @property
     def views(self) -> Sequence[ViewCodec]:
@@ -45,7 +48,7 @@ class GroupFunction(Protocol):
         """Return the state after retracting these rows' arguments."""
 
     def merge(self, state: Any, other: Any) -> Any:
-        """Return the combined state of both states' rows."""
+        """Return the state for the rows of two states combined."""
 
     def result(self, state: Any, views: Views) -> Any:
         """Return the result of a group."""
@@ -59,7 +62,7 @@ class GroupFunction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """One function's views in one group, numbered from `first`; `of` is None if there are no views."""
+    """One function's views in one group. They are numbered from `first`. If there are no views, `of` is None."""
 
     of: GroupViews | None
     group: int
@@ -68,7 +71,7 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class CustomRows:
-    """Single rows: their arguments, and which rows are aggregated."""
+    """Single rows: the arguments of each row, and whether the row is aggregated."""
 
     arguments: pa.StructArray
     counted: Mask
@@ -76,7 +79,7 @@ class CustomRows:
 
 @dataclass(frozen=True, slots=True)
 class CustomPart:
-    """States and results of groups, both serialized."""
+    """Serialized states and serialized results of groups."""
 
     states: pa.BinaryArray
     results: pa.BinaryArray
@@ -93,7 +96,7 @@ class Custom:
     kinds: str = "bb"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> CustomRows:
-        """Return the rows unchanged. Rows whose argument struct is null are not aggregated."""
+        """Return the rows and whether each row is aggregated. Rows whose argument struct is null are not aggregated."""
         assert isinstance(values, pa.StructArray), "a function has at least one argument"
         there = counted & to_mask(values.is_valid()) if values.null_count else counted
         return CustomRows(values, there)
@@ -110,10 +113,11 @@ class Custom:
         alive: Mask,
         views: Callable[[int], Views],
     ) -> CustomPart:
-        """Return the `stored` groups after applying all pieces. Groups that are not `alive` are skipped.
+        """Return the `stored` groups after all pieces have been applied.
 
-        If `stored` is None, the groups are a task's partial groups before the shuffle, and have no results. For groups
-        that are not alive, the function is not called, and the state is empty. Raises RowFailed.
+        For a group that is not `alive`, no rows are applied, and the group is given the state of a group without rows.
+        If `stored` is None, the groups are a task's partial groups before the shuffle, and have no results. Raises
+        RowFailed.
         """
         function, count = self.function, len(alive)
         states: dict[int, Any] = {}
@@ -157,7 +161,7 @@ class Custom:
         return [part.states, part.results]
 
     def of_columns(self, columns: Sequence[Column]) -> CustomPart:
-        """Return the part that `to_columns` converted to these columns."""
+        """Convert columns that `to_columns` returned back to the part."""
         return CustomPart(*columns)
 
     def finish(self, part: CustomPart) -> pa.Array:
@@ -194,7 +198,10 @@ class Custom:
             touched[of] = True
 
     def _failing(self, part: CustomRows, rows: Indices, sign: int) -> int:
-        """Return the first inserted row for which `add` fails on an empty state, or else the last of the rows."""
+        """Find the row that made the function fail.
+
+        Return the first inserted row for which `add` fails on an empty state. If there is none, return the last row.
+        """
         if sign > 0:
             for row in rows.tolist():
                 try:

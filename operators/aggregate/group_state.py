@@ -1,9 +1,9 @@
 """The groups that a batch touches, before and after the batch.
 
-A group is stored as one row: its packed group columns, the columns of its accumulators in the order of the spec, and,
-if values or views are stored, two times: when the group was created and when its values were last rewritten. For
-COUNT(*), SUM and MAX of a double, the accumulators typically take about 30 bytes: 20 for the sum, 9 for the maximum and
-1 for each count (`operators.columns.packed_columns`).
+A group is stored as one row. The row consists of the packed group columns and the columns of the accumulators in the
+order of the spec. If values or views are stored, two times follow: when the group was created, and when its values were
+last rewritten. For COUNT(*), SUM and MAX of a double, the accumulators typically take about 30 bytes: 20 for the sum, 9
+for the maximum and 1 for each count (`operators.columns.packed_columns`).
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 class GroupState:
     """The touched groups by number, with their stored rows.
 
-    `of_change` has the group of each change, and `again` the group of each refresh. `at` has each group's position in
-    `stored`, or -1 if the group is not stored; `of_stored` is the inverse. `born` is the time (ms) at which a group was
-    created, and `refreshed` the time at which its values were last rewritten. Both are 0 for a new group, and if no
-    values or views are stored. `packed` and `parts` have the group columns and accumulators of `stored`.
+    - `of_change` contains the group of each change, and `again` contains the group of each refresh.
+    - `at` has the index of each group in `stored`, or -1 if the group is not stored. `of_stored` is the inverse.
+    - `born` is the time (ms) at which a group was created, and `refreshed` is the time at which its values were last
+      rewritten. For new groups, and if no values or views are stored, both times are 0.
+    - `packed` and `parts` contain the group columns and the accumulators of the groups in `stored`.
     """
 
     hash: Uint64s
@@ -76,7 +77,7 @@ class GroupState:
         named[numbers.ids[: len(hashes)]] = True
         known = named[numbers.ids[len(hashes) :]]
         stored, of_stored = stored.filter(known), numbers.ids[len(hashes) :][known]
-        # Groups that only share a hash with a touched group get no number.
+        # Groups that are not touched, but share a hash with a touched group, are not numbered.
         number = np.cumsum(named) - 1
         ids, of_stored = number[numbers.ids[: len(hashes)]], number[of_stored]
         count = int(named.sum())
@@ -113,7 +114,7 @@ class GroupState:
         return GroupNames(self.hash[numbers], self.key.take(pa.array(numbers)))
 
     def keys(self, spec: AggregateSpec, lifted: Lifted, now: int) -> GroupKeys:
-        """Return the groups in the form that values and views need."""
+        """Return the groups in the form that is needed to read and write values and views."""
         written_at = np.full(self.count, now)
         if spec.until is not None:
             written_at = spec.until(_packed(spec, lifted, self, np.arange(self.count)))
@@ -123,7 +124,7 @@ class GroupState:
 
 
 def _unpacked(spec: AggregateSpec, stored: Entries) -> tuple[pa.BinaryArray, list[AccumulatorColumn], list[Column]]:
-    """Return the stored groups' packed group columns, accumulators and times."""
+    """Return the packed group columns, the accumulators and the times of the stored groups."""
     kinds = [accumulator.kinds for accumulator in spec.accumulators]
     packed, *columns = unpack("".join(["b", *kinds, _times(spec)]), stored.payload)
     parts = []
@@ -137,7 +138,7 @@ def _unpacked(spec: AggregateSpec, stored: Entries) -> tuple[pa.BinaryArray, lis
 class EmittedGroups:
     """The emitted rows, and the rows of all written groups before (`old`) and after (`new`) the batch.
 
-    `failed` are rows that are not emitted because a result does not fit its type.
+    `failed` contains the rows that are not emitted because a result does not fit its type.
     """
 
     emitted: Emitted
@@ -148,7 +149,11 @@ class EmittedGroups:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The groups after the batch: `gone` has those whose stored row is removed, `come` those that get a new row."""
+    """The groups after the batch, and which of them the batch writes.
+
+    `gone` contains the groups whose stored row is removed or replaced. `come` contains the groups for which a new row
+    is stored.
+    """
 
     groups: GroupState
     parts: list[AccumulatorColumn]
@@ -161,7 +166,7 @@ class After:
     def of(
         cls, spec: AggregateSpec, changes: Changes, lifted: Lifted, groups: GroupState, parts: list[AccumulatorColumn]
     ) -> After:
-        """Determine the groups that the batch writes, including a new global group."""
+        """Determine the groups that the batch writes, including the group of a new global aggregate."""
         known = groups.at >= 0
         written = np.bincount(groups.of_change, minlength=groups.count) > 0
         written[groups.again] = True
@@ -184,12 +189,15 @@ class After:
         return come[self.gone]
 
     def emit(self, spec: AggregateSpec) -> EmittedGroups:
-        """Return the old and new rows of groups whose row differs, and refreshes of the other groups if needed."""
+        """Return the old and new rows of groups whose row has changed.
+
+        If the spec has `refreshes`, also return refreshes of the other written groups.
+        """
         groups, come = self.groups, self.come
         at, replaced, replacing = groups.at[self.gone], self.replaced, groups.at[come] >= 0
         (old, failed_old), (new, failed_new) = _results(spec, groups.parts, at), _results(spec, self.parts, come)
         differ = ~equal_bytes(old.filter(pa.array(replaced)), new.filter(pa.array(replacing)))
-        # A sum of no values is NULL too, so equal bytes do not mean that both results failed.
+        # A sum of no values is also NULL, so equal bytes do not imply that both results failed.
         differ |= failed_old[replaced] != failed_new[replacing]
         differs_old, differs_new = np.ones(len(at), np.bool_), np.ones(len(come), np.bool_)
         differs_old[replaced], differs_new[replacing] = differ, differ
@@ -202,7 +210,7 @@ class After:
         return EmittedGroups(Emitted(Rows.concat(changed), refreshes), Rows.concat(failed), old, new)
 
     def entries(self, spec: AggregateSpec, now: int) -> Entries:
-        """Return the entries to store: the rows of groups that have one, and negative entries for removed groups."""
+        """Return the entries to store: new rows for the groups in `come`, and negative entries for removed groups."""
         groups, come, rows = self.groups, self.come, len(self.come)
         columns: list[Column] = []
         for accumulator, part in zip(spec.accumulators, self.parts, strict=True):
@@ -233,7 +241,7 @@ def _times(spec: AggregateSpec) -> str:
 
 
 def _packed(spec: AggregateSpec, lifted: Lifted, groups: GroupState, come: Indices) -> pa.BinaryArray:
-    """Return the group columns of groups that get a row, from the stored row or from any of the group's changes."""
+    """Return the packed group columns of the groups `come`, from the stored row or from any of the group's changes."""
     if spec.is_global:
         return constant(b"", len(come))
     element = np.full(groups.count, -1)
@@ -246,7 +254,7 @@ def _packed(spec: AggregateSpec, lifted: Lifted, groups: GroupState, come: Indic
 
 
 def _results(spec: AggregateSpec, parts: list[AccumulatorColumn], groups: Indices) -> tuple[pa.BinaryArray, Mask]:
-    """Return the packed results of the calls for these groups, and which of the groups failed."""
+    """Return the packed results of the calls for these groups, and a mask of the groups that failed."""
     failed = np.zeros(len(groups), np.bool_)
     if not spec.calls or len(groups) == 0:
         return constant(b"", len(groups)), failed

@@ -1,13 +1,13 @@
 """Views: a user-defined aggregate function's keyed state for a group, read on demand.
 
-A view is a list, map or set of any size with one entry per element. It is stored separately from the accumulator, and a
-batch reads and writes only the entries that it touches. One arrangement stores the views of all functions of an
-aggregate. An entry's key is the group's key. Its sub-key consists of the view's number and the key within the view.
-Changed entries stay in memory until the batch ends.
+A view is a list, map or set of any size, stored with one entry per element, separately from the accumulator. A batch
+reads and writes only the entries that it touches. One arrangement stores the views of all functions of an aggregate. An
+entry's key is the group's key. Its sub-key consists of the view's number and the element's key within the view. Changed
+entries are kept in memory until the end of the batch.
 
 Entries live as long as their group. As in `operators.aggregate.arranged_values`, entries are stored with twice the
-group's TTL. If a group is written at least a TTL after the last rewrite of its entries, all of them are rewritten.
-Entries older than their group do not count.
+group's TTL. If a group is written at least a TTL after the last rewrite of its entries, all of its entries are
+rewritten. Entries that are older than their group are ignored.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _Place = tuple[int, int]
 
 
 class ViewCodec(Protocol):
-    """The codec of a view's keys and values. Keys must be hashable, and never None."""
+    """A codec for a view's keys and values. Keys must be hashable and must not be None."""
 
     def keys(self, keys: Sequence[Any]) -> pa.BinaryArray:
-        """Serialize keys: bytes are equal if and only if the keys are equal."""
+        """Serialize keys. The bytes of two keys must be equal if and only if the keys are equal."""
 
     def pack(self, keys: Sequence[Any], values: Sequence[Any]) -> pa.BinaryArray:
-        """Serialize entries, each from a key and its value."""
+        """Serialize entries, given the key and the value of each."""
 
     def unpack(self, entries: pa.BinaryArray) -> list[tuple[Any, Any]]:
         """Deserialize the key and the value of each entry."""
 
 
 class GroupViews:
-    """The views of the touched groups within one batch, by their numbers."""
+    """The views of the touched groups within one batch. Groups and views are identified by number."""
 
     def __init__(self, arrangement: Arrangement, codecs: Sequence[ViewCodec], groups: GroupKeys) -> None:
         self.arrangement = arrangement
@@ -57,7 +57,7 @@ class GroupViews:
         self._entries: list[Entries] = []
 
     def read(self, place: _Place, keys: Sequence[Any]) -> list[Any]:
-        """Return the values of these keys, and None for a missing key."""
+        """Return the value of each key, or None if the view does not have the key."""
         known = self._known.setdefault(place, {})
         wanted = [key for key in dict.fromkeys(keys) if key not in known] if place not in self._whole else []
         if wanted:
@@ -72,12 +72,12 @@ class GroupViews:
         return [None if value is _ABSENT else value for value in values]
 
     def has(self, place: _Place, key: Any) -> bool:
-        """Return whether a key has an entry."""
+        """Return whether the view has an entry with this key."""
         self.read(place, [key])
         return self._known[place].get(key, _ABSENT) is not _ABSENT
 
     def all(self, place: _Place) -> dict[Any, Any]:
-        """Return all entries of a view, ordered by the bytes of their keys."""
+        """Return all entries of a view, in the order of their serialized keys."""
         group, number = place
         known = self._known.setdefault(place, {})
         if place not in self._whole:
@@ -96,31 +96,31 @@ class GroupViews:
         self._dirty.setdefault(place, {})[key] = None
 
     def remove(self, place: _Place, key: Any) -> None:
-        """Remove the entry of a key."""
+        """Remove the entry with this key."""
         self.write(place, key, _ABSENT)
 
     def restore(self, group: int) -> None:
-        """Discard the batch's writes to a group."""
+        """Discard the batch's writes to the views of a group."""
         for place in [place for place in self._known if place[0] == group]:
             del self._known[place]
             self._dirty.pop(place, None)
             self._whole.discard(place)
 
     def drop(self, group: int) -> None:
-        """Remove all entries of a group."""
+        """Remove all view entries of a group."""
         for number in range(len(self._codecs)):
             for key in self.all((group, number)):
                 self.remove((group, number), key)
 
     def refresh(self, groups: Indices) -> None:
-        """Mark all entries of these groups to be rewritten."""
+        """Mark all view entries of these groups to be rewritten."""
         for group in groups.tolist():
             for number in range(len(self._codecs)):
                 found = self.all((group, number))
                 self._dirty.setdefault((group, number), {}).update(dict.fromkeys(found))
 
     def finish(self) -> None:
-        """Append the changed entries to the arrangement."""
+        """Append the changes of the entries to the arrangement."""
         gone = [
             self._stored[place, key]
             for place, keys in self._dirty.items()
@@ -154,7 +154,7 @@ class GroupViews:
         )
 
     def _take_in(self, place: _Place, found: Entries, sub_keys: set[bytes] | None) -> None:
-        """Cache the entries that were read for a view, except for keys that the batch has already written."""
+        """Cache entries that were read for a view. Keys that the batch has already written keep their new values."""
         group, number = place
         known, mine = self._known[place], self._keys[group]
         fits = [

@@ -1,12 +1,12 @@
 """Moments: variance, covariance, correlation, regression, skewness and kurtosis from exact sums of powers and products.
 
-The state is the number of rows, n, and the sums of x, x², xy and so on, as exact numbers. Retracting a row therefore
-undoes its insertion exactly, a variance is never negative, the variance of equal values is zero, and the result does
-not depend on the order of rows. In double arithmetic, the textbook formulas can lose all significant digits. Here they
-lose none: n times the sum of squares minus the square of the sum is computed exactly, and rounded once. As long as a
-group contains NaN or an infinity, the result is NaN.
+The state consists of the number of rows, n, and the sums of x, x², xy and so on, as exact numbers. Retracting a row
+therefore undoes its insertion exactly, a variance is never negative, the variance of equal values is zero, and the
+result does not depend on the order of rows. In double arithmetic, the textbook formulas can lose all significant
+digits. Here, they lose none: n times the sum of squares minus the square of the sum is computed exactly, and rounded
+once. While a group contains NaN or an infinity, the result is NaN.
 
-As in Spark, the sample variance of a single row is NULL, and so is a correlation if a variance is zero.
+As in Spark, the sample variance of a single row is NULL, and a correlation is NULL if one of the variances is zero.
 """
 
 from __future__ import annotations
@@ -32,16 +32,19 @@ _POWERS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("covar_pop", "covar_samp"), _PAIR),
     **dict.fromkeys(("corr", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_syy", "regr_sxy"), _PAIRS),
 }
-"""The products whose sums each function stores, each written as its factors."""
+"""The products whose sums each function stores. A product is written as its factors: "xxx" is x³."""
 
 
 _OF_SEVERAL = ("var_samp", "stddev_samp", "covar_samp", "corr")
-"""The functions that return NULL for a single row."""
+"""The functions that need at least two rows, and return NULL for a single row."""
 
 
 @dataclass(frozen=True, slots=True)
 class MomentsPart:
-    """The number of rows, the number of non-finite rows among them, and the sums over the finite rows by product."""
+    """The number of rows, the number of rows with NaN or an infinity (`odd`), and the sums over the other rows.
+
+    `sums` contains the sum of each product by the product's name.
+    """
 
     count: Int64s
     odd: Int64s
@@ -50,7 +53,7 @@ class MomentsPart:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The sums of powers and products. The argument is a double, or a struct (y, x) as in REGR_*(y, x)."""
+    """The sums of powers and products. The argument is a double or, for functions of two variables, a struct (y, x)."""
 
     call: AccumulatorCall
 
@@ -91,13 +94,13 @@ class Moments:
         return [part.count, part.odd, *(part.sums[name].to_bytes() for name in self._products)]
 
     def of_columns(self, columns: Sequence[Column]) -> MomentsPart:
-        """Return the part that `to_columns` converted to these columns."""
+        """Convert columns that `to_columns` returned back to the part."""
         count, odd, *sums = columns
         numbers = map(ExactNumbers.of_bytes, sums)
         return MomentsPart(count, odd, dict(zip(self._products, numbers, strict=True)))
 
     def finish(self, part: MomentsPart) -> pa.Array:
-        """Return the moment; NULL if there are too few rows or if it is undefined."""
+        """Return the result of the function. It is NULL if there are too few rows, or if the result is undefined."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             values, none = _finished(self.call.function, _Central(part))
         few = part.count <= (1 if self.call.function in _OF_SEVERAL else 0)
@@ -106,7 +109,7 @@ class Moments:
 
 
 class _Central:
-    """Sums of powers of distances from the mean, rounded once from an exact number and divided by powers of n."""
+    """Sums of powers of distances from the mean. Each is an exact number, rounded once, and divided by a power of n."""
 
     def __init__(self, part: MomentsPart) -> None:
         self.n = np.maximum(part.count, 1).astype(np.float64)
@@ -118,20 +121,20 @@ class _Central:
         return self._sums[name].scaled_doubles(DOUBLE_UNIT) / self.n
 
     def second(self, name: str) -> Doubles:
-        """Return the sum of (x - its mean) * (y - its mean), for xx, xy or yy."""
+        """Return the sum of (x - mean of x) * (y - mean of y) if `name` is xy; likewise for xx and yy."""
         product = self._sums[name[0]].times(self._sums[name[1]])
         exact = self._n.times(self._sums[name]).minus(product).scaled_doubles(2 * DOUBLE_UNIT)
-        # If rows were retracted that were not present, the sums may not be those of any set of rows.
+        # If the input has retracted rows that were not present, the sums may not be possible for any set of rows.
         return (np.maximum(exact, 0.0) if name[0] == name[1] else exact) / self.n
 
     def third(self) -> Doubles:
-        """Return the sum of (x - its mean)³."""
+        """Return the sum of (x - mean of x)³."""
         n, (x, xx, xxx) = self._n, (self._sums[name] for name in ("x", "xx", "xxx"))
         exact = _sum([(1, n.times(n).times(xxx)), (-3, n.times(x).times(xx)), (2, x.times(x).times(x))])
         return exact.scaled_doubles(3 * DOUBLE_UNIT) / self.n / self.n
 
     def fourth(self) -> Doubles:
-        """Return the sum of (x - its mean)⁴."""
+        """Return the sum of (x - mean of x)⁴."""
         n, (x, xx, xxx, xxxx) = self._n, (self._sums[name] for name in ("x", "xx", "xxx", "xxxx"))
         square = x.times(x)
         terms = [(1, n.times(n).times(n).times(xxxx)), (-4, n.times(n).times(x).times(xxx))]
@@ -145,7 +148,7 @@ def _sum(terms: Sequence[tuple[int, ExactNumbers]]) -> ExactNumbers:
 
 
 def _finished(function: str, central: _Central) -> tuple[Doubles, Mask]:
-    """Return the results, and a mask of the undefined ones."""
+    """Return the results, and a mask of the results that are undefined."""
     n, never = central.n, np.zeros(len(central.n), np.bool_)
     match function:
         case "var_pop" | "stddev_pop" | "var_samp" | "stddev_samp":
@@ -166,10 +169,10 @@ def _finished(function: str, central: _Central) -> tuple[Doubles, Mask]:
 
 
 def _regression(function: str, central: _Central) -> tuple[Doubles, Mask]:
-    """Return the results that depend on both variables, and a mask of the undefined ones."""
+    """Return the results of CORR or a REGR_* function, and a mask of the results that are undefined."""
     xx, yy, xy = central.second("xx"), central.second("yy"), central.second("xy")
-    # If the product overflows or is subnormal, multiply the square roots instead. Rounding must not push a correlation
-    # beyond 1.
+    # If the product overflows or is subnormal, multiply the square roots instead. Clip the correlation, because
+    # rounding may push it beyond 1.
     usual = np.isfinite(xx * yy) & (xx * yy > np.finfo(np.float64).tiny)
     corr = np.clip(xy / np.where(usual, np.sqrt(xx * yy), np.sqrt(xx) * np.sqrt(yy)), -1.0, 1.0)
     match function:

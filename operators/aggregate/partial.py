@@ -1,15 +1,15 @@
 """Partial aggregates: a task's changes, added up by group before the shuffle.
 
 `add_up` is stateless. For each group, it returns at most two rows: one with the sums of the insertions, and one with
-the sums of the retractions. For each value that DISTINCT, MIN or MAX must store, it returns one row with the net number
-of rows that have this value. Regardless of its number of changes, a hot group therefore costs a task two rows per
-batch, plus one per distinct value. `partial` adds up only if that reduces the number of rows enough. Raw rows have side
-0, and partial rows have side 1. The final operator accepts both in one batch; `lift` turns them into the parts of
-accumulators.
+the sums of the retractions. In addition, it returns one row for each value that DISTINCT, MIN or MAX must store, with
+the net number of rows that have this value. Regardless of its number of changes, a hot group therefore causes a task to
+send at most two rows per batch, plus one row per distinct value. `partial` adds up changes only if that reduces the
+number of rows enough. Raw rows have side 0, and partial rows have side 1. The final operator accepts raw and partial
+rows in one batch; `lift` converts them to parts of accumulators.
 
 A hot group with too many distinct values for one shard is split by value. COUNT(DISTINCT x) grouped by g then becomes
 two aggregates. The first has no calls, is grouped by (g, x), and is spread over the shards. The second is COUNT(x)
-grouped by g over the first one's rows, and is itself computed in two phases.
+grouped by g over the first aggregate's rows. It also has partial aggregates before the shuffle.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ RAW, PARTIAL = 0, 1
 """The side of raw rows, and the side of partial rows."""
 
 WORTH = 0.2
-"""The maximum number of rows sent per change for which adding up pays off.
+"""The maximum number of partial rows per change with which adding up pays off.
 
-Measured in `tests.bench.operator_aggregate`, including blocks and the final operator. At 0.02 rows per change, partial
-sums cost 0.6 to 0.9 times the CPU of raw changes. Between 0.1 and 0.2, they cost the same CPU and a third of the bytes.
-From 0.3 on, they cost 10% to 50% more CPU. The final operator's cost is mostly per group: 100,000 raw changes of a hot
-group take 24 ms.
+Measured with `tests.bench.operator_aggregate`, including blocks and the final operator. At 0.02 rows per change,
+partial sums take 0.6 to 0.9 times the CPU time of raw changes. Between 0.1 and 0.2 rows per change, they take the same
+CPU time and a third of the bytes. From 0.3 rows per change, they take 10% to 50% more CPU time. The final operator's
+cost depends mostly on the number of groups: 100,000 raw changes of a hot group take 24 ms.
 """
 
 _SUMS = -1
-"""The tag of partial rows with sums. Other partial rows have the number of their stream as tag."""
+"""The tag of partial rows with sums. The tag of any other partial row is the number of its stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Changes of one form, raw or partial, as elements. An element is one raw row or the sums of several rows.
+    """Changes of one form, raw or partial, as elements. An element is a single raw row or the sums of several rows.
 
-    `row` has the index of each element's change. `parts` has the parts of the accumulators that read input rows
-    directly. `values` has the rows of each stream. `payload` has each element's group columns if `packed` is set;
-    otherwise, it has a row from which `spec.group` derives them.
+    `row` contains the index of each element's change. `parts` contains the parts of those accumulators that read input
+    rows directly. `values` contains the rows of each stream. If `packed` is set, `payload` contains each element's
+    packed group columns; otherwise, it has a row for each element, from which `spec.group` derives the group columns.
     """
 
     row: Indices
@@ -71,7 +71,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """A batch's changes as parts of accumulators: the elements of each form."""
+    """A batch's changes as parts of accumulators, separately for raw and partial changes."""
 
     forms: list[Form]
 
@@ -91,7 +91,7 @@ class Lifted:
         return [ValueRows.concat(streams) for streams in zip(*(form.values for form in self.forms), strict=True)]
 
     def pieces(self, of_change: Indices, weight: Int64s) -> Iterator[list[AccumulatorPiece]]:
-        """Yield the pieces to add up for each accumulator that reads input rows directly."""
+        """Yield, for each accumulator that reads input rows directly, the pieces to add up."""
         for parts in zip(*(form.parts for form in self.forms), strict=True):
             yield [(part, of_change[form.row], weight[form.row]) for part, form in zip(parts, self.forms, strict=True)]
 
@@ -107,7 +107,7 @@ class Lifted:
 
 
 def lift(spec: AggregateSpec, changes: Changes) -> Lifted:
-    """Return raw changes, partial changes or both as parts of accumulators."""
+    """Convert changes, which may be raw and partial, to parts of accumulators."""
     partial_ones = changes.side == PARTIAL
     if not partial_ones.any():
         return Lifted([_rows(spec, changes, np.arange(len(changes)))])
@@ -118,9 +118,9 @@ def lift(spec: AggregateSpec, changes: Changes) -> Lifted:
 
 
 def partial(spec: AggregateSpec, changes: Changes) -> Changes:
-    """Return the partial sums of these changes of side `RAW`, or the changes themselves if adding up does not pay off.
+    """Return the partial sums of these raw changes or, if adding up does not pay off, the changes themselves.
 
-    An `Aggregate` may receive both sides in one batch, even for the same group.
+    An `Aggregate` may receive raw and partial changes in one batch, even for the same group.
     """
     worth = WORTH * len(changes)
     if least_distinct(changes.hash) > worth:
@@ -136,7 +136,7 @@ def one_of_each_group(refreshes: Changes) -> Changes:
 
 
 def least_distinct(hashes: Uint64s) -> int:
-    """Return a close lower bound on the number of distinct hashes, at a tenth of the cost of sorting."""
+    """Return a lower bound, close to the number of distinct hashes, at a tenth of the cost of sorting the hashes."""
     slots = np.zeros(1 << (8 * len(hashes)).bit_length(), np.bool_)
     slots[hashes & np.uint64(len(slots) - 1)] = True
     return int(np.count_nonzero(slots))
@@ -144,14 +144,17 @@ def least_distinct(hashes: Uint64s) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The groups of changes that each belong to several groups: `of[s, i]` is the s-th group of change i, in `rows`."""
+    """The groups of changes of which each belongs to several groups.
+
+    `of[s, i]` is the index in `rows` of the s-th group of change i.
+    """
 
     rows: Changes
     of: Indices
 
 
 def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -> Changes:
-    """Add up changes of side `RAW` by group, or by the groups in `into`, and return changes of side `PARTIAL`."""
+    """Add up raw changes by group, and return partial changes. If `into` is given, it determines the groups."""
     assert not changes.side.any(), "only rows of side 0 are pre-aggregated"
     if len(changes) == 0:
         return changes
@@ -164,13 +167,13 @@ def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -
 
 
 def group_of_sums(spec: AggregateSpec, payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the packed group columns of partial changes that were returned as unmatched; these always have sums."""
+    """Return the packed group columns of unmatched partial changes, which are always rows with sums."""
     groups: pa.BinaryArray = unpack("nb" + spec.row_kinds, payloads)[1]
     return groups
 
 
 def packed_groups(spec: AggregateSpec, changes: Changes) -> pa.BinaryArray:
-    """Return the packed group columns of changes that reach an aggregate: raw, partial or both."""
+    """Return the packed group columns of an aggregate's changes, which may be raw and partial."""
     summed = np.flatnonzero(changes.side == PARTIAL)
     if len(summed) == 0:
         return spec.group(changes.payload)
@@ -179,7 +182,7 @@ def packed_groups(spec: AggregateSpec, changes: Changes) -> pa.BinaryArray:
     raw = np.flatnonzero(changes.side == RAW)
     packed = [group_of_sums(spec, changes.payload.take(pa.array(summed)))]
     packed += [spec.group(changes.payload.take(pa.array(raw)))] if len(raw) else []
-    # A partial row with the count of a value is always sent together with the sums of its group.
+    # A partial row with the count of a value is always sent together with a row that has the sums of the same group.
     groups = group(changes.hash, [changes.key])
     place = np.zeros(groups.count, np.int64)
     place[groups.ids[np.concatenate([summed, raw])]] = np.arange(len(summed) + len(raw))
@@ -187,7 +190,7 @@ def packed_groups(spec: AggregateSpec, changes: Changes) -> pa.BinaryArray:
 
 
 def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
-    """Return the raw changes, which are at `row`, as parts of accumulators."""
+    """Convert the raw changes, which are at the indices `row`, to parts of accumulators."""
     if len(row) < len(changes):
         changes = changes.take(row)
     everything = np.ones(len(changes), np.bool_)
@@ -215,7 +218,7 @@ def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
 
 
 def _unpack(spec: AggregateSpec, changes: Changes, partial_rows: Indices) -> Form:
-    """Return the partial changes, which are at `partial_rows`, as parts of accumulators."""
+    """Convert the partial changes, which are at the indices `partial_rows`, to parts of accumulators."""
     payloads = changes.payload if len(partial_rows) == len(changes) else changes.payload.take(pa.array(partial_rows))
     tags = unpack("n", payloads)[0]
 
@@ -237,7 +240,10 @@ def _unpack(spec: AggregateSpec, changes: Changes, partial_rows: Indices) -> For
 
 
 def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids: Indices) -> Changes:
-    """Return one row of sums for each group and sign with changes; `ids` has the groups, `rows` one row per group."""
+    """Return one row with sums for each combination of group and sign that has changes.
+
+    `ids` contains the groups of each change, and `rows` contains one row per group.
+    """
     signed = ids * 2 + (changes.weight < 0)
     used = np.flatnonzero(np.bincount(signed.ravel()))
     number = np.zeros(used[-1] + 1, np.int64)
@@ -259,7 +265,7 @@ def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids:
 def _net_values(
     spec: AggregateSpec, changes: Changes, stream: tuple[int, ValueRows], rows: Changes, ids: Indices
 ) -> Changes:
-    """Return one row for each group and value of a stream, unless the value's net number of rows is zero."""
+    """Return one row for each group and value of a stream. Values whose net number of rows is zero are omitted."""
     number, values = stream
     of = ids[:, values.row].ravel()
     value = values.value.take(pa.array(np.tile(np.arange(len(values.row)), len(ids)))) if len(ids) > 1 else values.value
@@ -273,7 +279,7 @@ def _net_values(
 
 
 def _changes(rows: Changes, payload: pa.BinaryArray, seq: Int64s, weight: Int64s) -> Changes:
-    """Return partial changes with the keys of these rows."""
+    """Return partial changes with the hashes and keys of `rows`, and with the given payloads, seqs and signs."""
     return Changes(
         np.full(len(rows), PARTIAL, np.int8),
         np.where(weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
@@ -286,7 +292,7 @@ def _changes(rows: Changes, payload: pa.BinaryArray, seq: Int64s, weight: Int64s
 
 
 def _seq(spec: AggregateSpec, seq: Int64s, ids: Indices, count: int) -> Int64s:
-    """Return each group's arrival number, given one or more arrays of group ids."""
+    """Return each group's arrival number, given the seqs of the changes and one or more arrays with their group ids."""
     numbered, none = spec.numbered
     found = np.full(count, none)
     for each in ids:

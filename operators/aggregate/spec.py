@@ -1,4 +1,4 @@
-"""The specification of an aggregate, and the state that follows from it."""
+"""The specification of an aggregate. It determines which state the aggregate stores."""
 
 from __future__ import annotations
 
@@ -24,32 +24,36 @@ from rowkind.operators.columns.rowtime import RowTime
 class AggregateSpec:
     """A GROUP BY with its aggregate calls.
 
-    The plan provides
-    - the key of every change: the comparable bytes of the group columns, which are *never null*, because NULLs are
-      equal to each other in GROUP BY. The hash is the key's `hash64` and determines the shard; there is no sub-key. A
+    The plan provides:
+
+    - the key of every change: the comparable bytes of the group columns. The key is *never null*, because NULLs are
+      equal to each other in GROUP BY. The hash is the key's `hash64` and determines the shard. There is no sub-key. A
       global aggregate has an empty key and one shard.
-    - an exact changelog as input, in any order. Operators emit exact changelogs. For a source in which a +U without a
-      -U replaces a row, or in which retractions may find no row, `Normalize` produces one.
-    - `arguments`: a function that returns, for payloads, the columns that calls name as arguments or filters. It is not
-      called if no call names one. For MIN_BY and MAX_BY, the column has the comparable bytes of the ordering value
-      followed by the value, or NULL if the row is not aggregated. For FIRST and LAST, it has the bytes of the value and
-      of the columns that distinguish rows. For functions of all values, it has the whole value as bytes.
-    - `group`: a function that returns the packed group columns of payloads. Equal keys must have equal bytes, so zero
-      and NaN must each have a single representation. For a global aggregate, the bytes are empty.
+    - an exact changelog as input, in any order. Operators emit exact changelogs. If a source replaces rows with a +U
+      without a -U, or retracts rows that may not exist, `Normalize` converts its changes to an exact changelog.
+    - `arguments`: a function that takes payloads and returns the columns that calls name as arguments or filters. If no
+      call names a column, the function is not called. For MIN_BY and MAX_BY, the column has the comparable bytes of the
+      ordering value followed by the value, or NULL if the row is not aggregated. For FIRST and LAST, it has the bytes
+      of the value and of the columns that distinguish rows. For functions of all values, it has the complete value as
+      bytes.
+    - `group`: a function that takes payloads and returns their packed group columns. Equal keys must have equal bytes,
+      so zero and NaN must each have a single representation. For a global aggregate, the bytes are empty.
     - `result`: a function that takes one column per call and returns the packed values. All columns except those of
-      COUNT are nullable, even if the argument is not. An emitted row is the group's bytes followed by these bytes,
-      which together form a payload. HAVING and the order of columns are left to the calc.
+      COUNT are nullable, even if the argument is not. An emitted payload is the bytes of `group` followed by the bytes
+      of `result`. HAVING and the order of columns are left to the calc.
     - `retracts`: whether the input may have retractions. If so, MIN, MAX and similar functions store all values of a
       group.
-    - `ttl_ms`: how long a group lives after its last change, in ms; None for a global aggregate, which never expires.
-    - `until`: a function that returns the time at which a group may be evicted, given its packed group columns; None if
-      they contain no time.
-    - `ends`: like `until`, but given a group's emitted row; for groups whose columns do not determine the time.
+    - `ttl_ms`: how long a group lives after its last change, in ms. It is None for a global aggregate, which never
+      expires.
+    - `until`: a function that takes packed group columns and returns the time at which each group may be evicted; None
+      if the group columns contain no time.
+    - `ends`: like `until`, but the function takes the emitted rows of groups. It is used if the group columns do not
+      determine the time.
     - `refreshes`: whether a downstream operator has a TTL.
-    - `fallible`: the indexes of the SUM and AVG calls whose row fails if the result does not fit its type.
+    - `fallible`: the indices of the SUM and AVG calls whose row fails if the result does not fit its type.
     - `is_global`: whether there is no GROUP BY. If so, the row is emitted in the first batch, even if there are no
-      changes. An empty block for the shard of the empty key is enough to start that batch, and the plan makes the scan
-      send one first.
+      changes. An empty block for the shard of the empty key is enough to start that batch, and the plan ensures that
+      the scan sends such a block first.
 
     All functions must be picklable. An aggregate without calls is SELECT DISTINCT; `result` is then not called.
     """
@@ -72,10 +76,10 @@ class AggregateSpec:
 
     @property
     def numbered(self) -> tuple[np.ufunc, int]:
-        """The function that derives a group's arrival number from those of its rows, and the initial value.
+        """The function that combines the arrival numbers of a group's rows, and its initial value.
 
-        A group has the latest of its rows' numbers. For SELECT DISTINCT, it has the first one, which never changes if
-        rows are only inserted.
+        A group has the latest arrival number of its rows. For SELECT DISTINCT, it has the earliest one, which never
+        changes if rows are only inserted.
         """
         numbers = np.iinfo(np.int64)
         return (np.maximum, numbers.min) if self.calls else (np.minimum, numbers.max)
@@ -87,11 +91,11 @@ class AggregateSpec:
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The distinct arguments whose values are stored."""
+        """The arguments whose values are stored, without duplicates."""
         return tuple(dict.fromkeys(stream for call in self.calls if (stream := self.stream(call)) is not None))
 
     def stream(self, call: AccumulatorCall) -> Stream | None:
-        """Return the stream of values that the call reads; None if it reads the input rows directly."""
+        """Return the stream of values that the call reads, or None if the call reads the input rows directly."""
         if not keeps_values(call.function, distinct=call.distinct, retracts=self.retracts and not call.grows):
             return None
         assert call.argument is not None
@@ -105,17 +109,17 @@ class AggregateSpec:
 
     @property
     def views(self) -> tuple[ViewCodec, ...]:
-        """The codecs of user-defined functions' views, call by call."""
+        """The codecs of the views of all user-defined functions, in the order of the calls."""
         return tuple(view for call in self.calls if call.custom is not None for view in call.custom.views)
 
     @property
     def keeps_times(self) -> bool:
-        """Whether values or views are stored that must live as long as their group."""
+        """Whether groups are stored with their times, because their values or views must live as long as the group."""
         return bool(self.streams or self.views)
 
     @property
     def sources(self) -> tuple[int | None, ...]:
-        """The number of each accumulator's stream, or None if it reads the input rows directly."""
+        """The number of each accumulator's stream, or None if the accumulator reads the input rows directly."""
         streams = self.streams
         found = [self.stream(call) for call in self.calls]
         return (None, *(None if stream is None else streams.index(stream) for stream in found))

@@ -1,9 +1,9 @@
 """Aggregates in several steps: the accumulators that one step returns are the arguments of the next step.
 
-A group with a hot DISTINCT call is split by the call's values (`service.plan.passes.split_distinct`). The group's other
-calls are then computed per value first, and added up per group afterwards. The first step returns packed accumulators
-instead of final values, so that nothing is rounded twice and no intermediate sum overflows. Equal accumulators have
-equal bytes. A step between the first and the last adds up accumulators, and returns accumulators again.
+If a group has a hot DISTINCT call, the group is split by the call's values (`service.plan.passes.split_distinct`). The
+group's other calls are then computed per value first, and added up per group afterwards. The first step returns packed
+accumulators instead of final values, so that no value is rounded twice and no intermediate sum overflows. Equal
+accumulators have equal bytes. A step between the first and the last step takes accumulators and returns accumulators.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class FirstStage:
 
 @dataclass(frozen=True, slots=True)
 class StageBetween(FirstStage):
-    """A step in between: both its rows and its results are packed accumulators."""
+    """A step between the first and the last step. Its rows and its results are packed accumulators."""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
-        """Unpack the accumulators of the previous step; every row has one."""
+        """Unpack the accumulators that the previous step returned. Every row has an accumulator."""
         assert values is not None
         assert counted.all(), "the first stage has dropped the rows that do not count"
         return self.whole.of_columns(unpack(self.whole.kinds, values))
@@ -63,7 +63,7 @@ class StageBetween(FirstStage):
 
 @dataclass(frozen=True, slots=True)
 class SecondStage(StageBetween):
-    """The last step: its rows are packed accumulators, and its result is the final one."""
+    """The last step: its rows are packed accumulators, and its results are the final results."""
 
     def finish(self, part: AccumulatorColumn) -> pa.Array:
         """Return the underlying accumulator's result."""

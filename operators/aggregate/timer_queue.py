@@ -1,9 +1,9 @@
-"""A timer queue for groups whose end depends on their rows, such as sessions.
+"""A timer queue for groups whose end time depends on their rows, such as sessions.
 
 If a group column is a time, the group expires by that column (`operators.columns.rowtime`). A session, however, ends
-when a gap has passed since the latest time of its rows, so its end moves as rows are inserted. The queue has one entry
-for each open group, at the group's end time. If the end moves, the entry moves with it. When the watermark passes an
-entry, the entry is removed together with all state of its group.
+when a gap has passed since the latest time of its rows, so its end time changes as rows are inserted. The queue has one
+entry for each open group, at the group's end time. If the end time changes, the entry is moved. When the watermark
+reaches the time of an entry, the entry is removed together with all state of its group.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class GroupNames:
     key: pa.BinaryArray
 
     def are_of(self, entries: Entries) -> Mask:
-        """Return which of the entries belong to one of these groups."""
+        """Return a mask of the entries that belong to one of these groups."""
         keys = group(np.concatenate([self.hash, entries.hash]), [concat_binary([self.key, entries.key])])
         return np.isin(keys.ids[len(self.hash) :], keys.ids[: len(self.hash)])
 
@@ -46,7 +46,7 @@ class TimerQueue:
         self._now = now
 
     def due(self, touched: GroupNames) -> GroupNames:
-        """Remove and return ended groups that the batch does not touch, at most about `_AT_ONCE` of them."""
+        """Remove and return ended groups that the batch does not touch, at most about `_AT_ONCE` groups at a time."""
         reached = last_place(self._now)
         found = self._agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if len(found) > _AT_ONCE:
@@ -56,7 +56,10 @@ class TimerQueue:
         return GroupNames(found.hash, found.key)
 
     def move(self, before: tuple[GroupNames, Int64s], after: tuple[GroupNames, Int64s]) -> None:
-        """Move groups from their end times (ms) `before` the batch to those `after` it; some groups have only one."""
+        """Move groups from their end times (ms) before the batch to their end times after the batch.
+
+        Groups that exist only before or only after the batch are removed or added.
+        """
         self._agenda.append(-_entries(*before))
         self._agenda.append(_entries(*after))
 

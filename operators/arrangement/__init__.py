@@ -1,1 +1,1 @@
-"""Operator state: multisets of rows indexed by key, stored as sorted immutable segments in a blob store."""
+"""Operator state: multisets of rows indexed by key, and stored as sorted, immutable segments in a blob store."""

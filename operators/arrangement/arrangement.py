@@ -1,20 +1,22 @@
-"""Arrangements: an operator's state, a multiset of rows indexed by key, as a few sorted runs of immutable segments.
+"""Arrangements: an operator's state, a multiset of rows indexed by key, stored as a few sorted runs of segments.
 
-Each batch appends one small run; `compaction` keeps the number of runs small. The live rows are the sum over all runs.
-Rows are ordered by *place*. An entry's place is its 64-bit sort position within a run: the upper half of the key's
-hash, followed by 32 bits that distinguish the rows of a key and depend on the layout (`operators.arrangement.layout`).
-One interval of places therefore covers all rows of a key, and a single place finds one row of a key with a million
-rows. A place only narrows the search: if two keys share a place, this costs time, but never gives a wrong result.
+Each batch appends one small run, and `compaction` keeps the number of runs small. The live rows are the sum over all
+runs. Entries are ordered by *place*. An entry's place is its 64-bit sort position within a run: the upper half of the
+key's hash, followed by 32 bits that distinguish the rows of a key and depend on the layout
+(`operators.arrangement.layout`). One interval of places therefore covers all rows of a key, and a single row of a key
+with a million rows can be found by its place. Places only narrow the search: two keys that share a place cost time, but
+never give a wrong result.
 
-A batch at time `now` does not see expired rows: those written at least a TTL earlier or, if an operator uses its rows'
-own times (`operators.columns.rowtime`), those whose `until` time has been reached.
+Expired rows are invisible to a batch at time `now`: rows that were written at least a TTL before `now` or, if an
+operator uses times of the rows (`operators.columns.rowtime`), rows whose `until` time has been reached.
 
-Layout *last write* is for operators that look up every key before they write it; see `last_write`.
+Layout *last write* is for operators that look up every key before they write the key (`last_write`).
 
-If only the number of equal rows matters, they are *counted* (`entries.counted`): merges combine them into one entry
-with their total weight. This applies to layouts *multiset* and *timed* unless the spec says otherwise, and to layout
-*ordered* if the spec says so. It never applies with a TTL, which runs for each row separately. Readers must not assume
-that an entry is a single row: its weight may exceed 1, and may be reduced in part.
+If only the number of equal rows matters, equal rows are *counted* (`entries.counted`): merges combine them into one
+entry with their total weight. In layouts *multiset* and *timed*, equal rows are counted unless the spec says otherwise.
+In layout *ordered*, they are counted if the spec says so. With a TTL, they are never counted, because the TTL runs for
+each row separately. Readers must not assume that an entry is a single row: the weight of an entry may exceed 1, and a
+retraction may reduce the weight without cancelling the entry.
 
 (The design is that of arrangements in differential dataflow and of traces in DBSP, with the blob store as allocator.)
 """
@@ -43,7 +45,7 @@ from rowkind.operators.columns.grouping import distinct, is_in, to_mask
 
 @dataclass(frozen=True, slots=True)
 class StateSize:
-    """The size of a shard's state: the rows that are live or not yet merged away, and their size as stored, in bytes.
+    """The size of a shard's state: the number of stored rows, live or not yet merged away, and their size in bytes.
 
     `expired` is the number of rows that the batch dropped because they had expired.
     """
@@ -73,7 +75,7 @@ class Finished:
 
 
 def kept(store: BlobStore, name: str) -> StateSize:
-    """Return an arrangement's size without opening it. Raises the same errors as `Manifest.from_blob`."""
+    """Return an arrangement's size, reading only its manifest. Raises the same errors as `Manifest.from_blob`."""
     blob = store.get(MANIFEST)
     return StateSize() if blob is None else _size(Manifest.from_blob(blob, name))
 
@@ -114,7 +116,7 @@ class Arrangement:
         self._drop_expired_segments()
 
     def alike(self, payload: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the bytes by which rows with these payloads are compared."""
+        """Return the bytes that decide whether rows with the given payloads are equal."""
         return payload if self._spec.alike is None else self._spec.alike(payload)
 
     def places(self, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
@@ -127,7 +129,7 @@ class Arrangement:
         return np.full(len(payload), self.now, np.int64) if until is None else until(payload)
 
     def first_after(self, place: int) -> int | None:
-        """Return the first place after `place` that has an entry, even a cancelled entry; None if there is none."""
+        """Return the first place after `place` with an entry, even a cancelled one; None if there is no such place."""
         found = []
         for run in self._manifest.runs:
             info = next((info for info in run.segments if info.last > place), None)
@@ -137,11 +139,11 @@ class Arrangement:
         return min(found, default=None)
 
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:
-        """Return the live rows whose key has one of these hashes, each with its multiplicity as weight.
+        """Return the live rows whose key has one of the given hashes, each with its multiplicity as weight.
 
-        The result may contain rows of other keys, because keys are found by their hashes. The entries in `less`, if
-        given, are included as if they had already been appended: the result is then the state after a batch's
-        retractions.
+        The result may contain rows of other keys, because keys are found by the upper bits of their hashes. If `less`
+        is given, its entries are treated as if they had already been appended. For example, the result is the state
+        after a batch's retractions if `less` contains the retractions.
         """
         first = self.firsts(hashes)
         found = self._gather(first, first | ~self._of_key)
@@ -150,25 +152,26 @@ class Arrangement:
         return self.without(found, less.filter(is_in(less.place & self._of_key, first)))
 
     def without(self, stored: Entries, less: Entries) -> Entries:
-        """Return the live rows of `stored` after `less` is appended; insertions in `less` stay separate entries."""
+        """Return the live rows of `stored` after `less` is appended. Insertions in `less` remain separate entries."""
         goes = less.weight < 0
         left = self._live(Entries.concat([stored, less.filter(goes)]))
         return left if goes.all() else Entries.concat([left, less.filter(~goes)])
 
     def finds(self, entries: Entries, hashes: Uint64s) -> Mask:
-        """Return which of these entries a lookup by these hashes would return if they were stored."""
+        """Return which of the entries would be found by a lookup with these hashes if the entries were stored."""
         return is_in(entries.place & self._of_key, self.firsts(hashes))
 
     def firsts(self, hashes: Uint64s) -> Uint64s:
-        """Return the distinct places, ascending, at which the rows of keys with these hashes begin."""
+        """Return the first place of the rows of keys with these hashes: distinct places in ascending order."""
         return distinct(hashes & self._of_key)
 
     def scan_prefix(self, firsts: Uint64s, enough: int, less: Entries, come: Entries | None) -> tuple[Entries, Reach]:
-        """Return the first live rows starting at each place in `firsts`, and the reach within which they are complete.
+        """Return the first live rows of each key, and the range in which the returned rows are complete.
 
-        At least `enough` entries of every run are read per place, if the run has that many. `less` has entries to
-        include, as in `lookup`; all of them belong to these keys. `come` has the rows that the batch inserts if rows
-        with the same order key may be read in part; it is None if they must be read together.
+        The rows of each key begin at a place in `firsts`. They are read up to the first point at which some run has
+        `enough` entries of the key, or completely if no run has so many. `less` contains entries of these keys that are
+        treated as appended, as in `lookup`. If it is enough to read some of the rows with the same order key, `come`
+        contains the rows that the batch inserts. If rows with the same order key must be read together, `come` is None.
         """
         runs = self._manifest.runs
         reach = reach_of_first(self.whole(firsts), enough, runs, self._segment_store, come)
@@ -179,13 +182,13 @@ class Arrangement:
         return live, reach
 
     def whole(self, firsts: Uint64s) -> Reach:
-        """Return a reach that covers all possible rows of the keys whose rows begin at these places."""
+        """Return a range that covers all possible rows of the keys whose rows begin at the places `firsts`."""
         return Reach.whole(firsts, firsts | ~self._of_key, latest_first=self._latest_first)
 
     def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:
         """Return how many live rows each key has, without collecting the rows. The keys must be distinct.
 
-        `less` has entries to include, as in `lookup`.
+        The entries in `less` are treated as appended, as in `lookup`.
         """
         order = np.argsort(hashes)
         first, keys = hashes[order] & self._of_key, keys.take(pa.array(order))
@@ -202,9 +205,10 @@ class Arrangement:
         return result
 
     def at(self, places: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
-        """Return the live rows at these places, each with its multiplicity as weight.
+        """Return the live rows at the given places, each with its multiplicity as weight.
 
-        If very many rows may share a place, `payload` restricts the result to rows with one of these payloads.
+        If `payload` is given, only rows with one of these payloads are returned. This is useful if very many rows may
+        share a place.
         """
         wanted = distinct(places)
         if self._spec.replaces:
@@ -212,24 +216,25 @@ class Arrangement:
         return self._live(self._gather(wanted, wanted, payload))
 
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
-        """Return the live rows with places in these closed intervals, which must be disjoint and ascending."""
+        """Return the live rows with places in the given closed intervals, which must be disjoint and ascending."""
         return self._live(self._gather(low, high))
 
     def nearest(
         self, low: Uint64s, high: Uint64s, enough: Int64s, *, backward: bool = False
     ) -> tuple[Entries, Uint64s]:
-        """Return the first live rows of each closed interval, and the place up to which these rows are complete.
+        """Return the first live rows of each closed interval, and the place up to which the rows are complete.
 
-        An interval is read from `low` upwards or, if `backward` is set, from `high` downwards, until about `enough`
-        entries of one run have been read. The intervals must be disjoint and ascending.
+        An interval is read from `low` upwards or, if `backward` is set, from `high` downwards, until some run has
+        contributed about `enough` entries. `enough` has a number for each interval. The intervals must be disjoint and
+        ascending.
         """
         reach = reach_of_nearest(low, high, enough, self._manifest.runs, self._segment_store, backward=backward)
         return self.between(reach if backward else low, high if backward else reach), reach
 
     def append(self, entries: Entries) -> None:
-        """Add entries; not for layout *last write*.
+        """Add entries to the arrangement. In layout *last write*, use `replace` instead.
 
-        A negative entry must cancel all or part of an entry from a lookup.
+        A negative entry must cancel an entry that a lookup returned, or a part of that entry's weight.
         """
         assert not self._spec.replaces, "in this layout, `replace` writes the entries"
         self._appended.append(entries)
@@ -237,15 +242,15 @@ class Arrangement:
     def replace(self, entries: Entries, known: int) -> None:
         """Write one entry per key in layout *last write*: the new row, or a negative entry that deletes the key's row.
 
-        The keys must be distinct. `known` is the number of keys that had a row, according to a lookup. A negative entry
-        has the written_at of the row that it deletes.
+        The keys must be distinct. `known` is the number of these keys for which a lookup found a row. A negative entry
+        must have the written_at of the row that it deletes.
         """
         assert self._spec.replaces, "in this layout, `append` writes the entries"
         self._manifest.weight += int((entries.weight > 0).sum()) - known
         self._appended.append(last_write.of_batch(entries, self._manifest.next_run))
 
     def finish(self) -> Finished:
-        """Write the appended entries, do the batch's share of compaction, and delete blobs no longer needed."""
+        """Write the appended entries, do the batch's share of compaction, and delete blobs that are no longer used."""
         manifest = self._manifest
         added = self._summed(self._turned(Entries.concat(self._appended)))
         self._appended = []
@@ -281,7 +286,7 @@ class Arrangement:
             return
 
         def unexpired(segments: list[SegmentInfo], merged_until: int = -1) -> list[SegmentInfo]:
-            """Return the unexpired segments; count the rows of the others, unless a merge has already copied them."""
+            """Return the unexpired segments. Count the rows of the others, except rows that a merge has copied."""
             gone = [segment for segment in segments if segment.newest <= expired_until]
             self._expired += sum(segment.rows for segment in gone if segment.first > merged_until)
             return [segment for segment in segments if segment.newest > expired_until]
@@ -297,9 +302,10 @@ class Arrangement:
             self._manifest = Manifest()
 
     def _gather(self, low: Uint64s, high: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
-        """Return the entries of all runs with places in these closed intervals, which must be disjoint and ascending.
+        """Return the entries of all runs with places in the given closed intervals.
 
-        If `payload` is given, only entries with one of these payloads are returned.
+        The intervals must be disjoint and ascending. If `payload` is given, only entries with one of these payloads are
+        returned.
         """
         found = []
         for info, first, stop in self._touched(low, high):
@@ -314,7 +320,7 @@ class Arrangement:
         return self._turned(Entries.concat([segment.entries.take(rows) for segment, rows in found]))
 
     def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
-        """Yield each segment that may have entries in the closed intervals, with the index range of those intervals."""
+        """Yield each segment that may have entries in the intervals, and the index range of the intervals concerned."""
         for run in self._manifest.runs:
             for info in run.segments:
                 first = int(np.searchsorted(high, np.uint64(info.first)))
@@ -333,6 +339,6 @@ class Arrangement:
 
 
 def _taken(values: pa.BinaryArray, rows: Indices) -> pa.BinaryArray:
-    """Return the values at these ascending rows, as a view if the rows are contiguous."""
+    """Return the values at `rows`, which must ascend. If the rows are contiguous, the result is a view."""
     first, count = int(rows[0]), len(rows)
     return values.slice(first, count) if int(rows[-1]) - first == count - 1 else values.take(pa.array(rows))

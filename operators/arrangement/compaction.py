@@ -1,15 +1,15 @@
 """Compaction of runs, in portions proportional to the size of the batches.
 
-Runs are divided into size classes, each `FACTOR` times as large as the previous one. As soon as a class has `FACTOR`
-runs, they are merged into one. This keeps the number of runs small, and rewrites each row about once per class. If most
-stored rows have cancelled out, or many of the rows that a batch reads, all runs are merged into one, regardless of
-size.
+Runs are divided into size classes, each `FACTOR` times as large as the previous class. As soon as a class has `FACTOR`
+runs, these runs are merged into one. This keeps the number of runs small, and rewrites each row about once per class.
+If most stored rows have been cancelled, or if a batch reads many cancelled rows, all runs are merged into one,
+regardless of their size.
 
-A merge proceeds in portions. Each portion reads the next rows of all inputs, at most as many as a segment can hold, in
-order of (place, seq), and writes them to one output segment. (An entry's *place* is its 64-bit sort position within a
-run, see `operators.arrangement.layout`.) Between portions, the manifest stores the merge's progress, so that the merge
-can continue after a restart. A batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, and
-advances the smallest merges first. (The design combines LSM-tree tiering with the fuel of differential dataflow's
+A merge proceeds in portions. Each portion reads the next rows of all inputs in order of (place, seq), at most as many
+as a segment can hold, and writes them to one output segment. (An entry's *place* is its 64-bit sort position within a
+run, see `operators.arrangement.layout`.) Between portions, the merge's progress is stored in the manifest, so that the
+merge can continue after a restart. A batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction,
+and advances the smallest merges first. (The design combines LSM-tree tiering with the fuel of differential dataflow's
 spine.)
 """
 
@@ -33,24 +33,24 @@ FACTOR = 4
 """The number of runs of similar size that are merged into one, and the size ratio of adjacent size classes."""
 
 FUEL = 8
-"""The number of rows that a batch may read for merges, per entry that it appends. It must exceed the number of size
-classes that a shard can have, log4(rows of the shard / rows of a batch); otherwise, merges fall behind."""
+"""The number of rows that a batch may read for merges, per entry that the batch appends. `FUEL` must exceed the number
+of size classes that a shard can have, log4(rows of the shard / rows of a batch); otherwise, merges fall behind."""
 
 SMALL_RUN = 1024
-"""Runs with at most this many rows belong to the lowest size class."""
+"""The maximum number of rows of a run in the lowest size class."""
 
 MOST_GARBAGE = 3
-"""If more than this many rows are stored per live row, not counting one segment's rows, everything is merged."""
+"""The maximum number of stored rows per live row, not counting one segment's rows. Above it, all runs are merged."""
 
 MOST_IN_VAIN = 1 << 15
-"""If a batch that reads the first rows of keys also reads more than this many cancelled or expired rows, beyond
-`MOST_GARBAGE` per live row, everything is merged. For example, a queue whose first rows are constantly retracted
-accumulates garbage exactly where it is read first."""
+"""The maximum number of cancelled or expired rows that a batch may read with the first rows of keys, not counting
+`MOST_GARBAGE` rows per live row. Above it, all runs are merged. For example, if the first rows of a queue are
+constantly retracted, garbage accumulates exactly where batches read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """How a merge reduces the entries that it reads.
+    """The rules by which a merge reduces the entries that it reads.
 
     Rows written at or before `expired_until` have expired and are dropped; None means that no row expires. If
     `replaces` is set, entries replace earlier entries with the same key. `summed` adds up entries, and returns them in
@@ -65,9 +65,10 @@ class Merging:
 def advance(
     manifest: Manifest, segment_store: SegmentStore, appended: int, merging: Merging, read_in_vain: int = 0
 ) -> tuple[int, int]:
-    """Do the merge work of a batch of `appended` entries; return how many rows were read, and how many had expired.
+    """Do the merge work of a batch that appended `appended` entries.
 
-    `read_in_vain` is the number of cancelled or expired rows that the batch read beyond the usual number.
+    Return how many rows were read, and how many of them had expired. `read_in_vain` is the number of cancelled or
+    expired rows that the batch read, as far as it exceeds the tolerated number (`MOST_GARBAGE`).
     """
     work = expired = 0
     _start(manifest, read_in_vain)
@@ -79,7 +80,7 @@ def advance(
 
 
 def _start(manifest: Manifest, read_in_vain: int = 0) -> None:
-    """Begin every merge that is due."""
+    """Begin the merges that have become necessary."""
     busy = {number for merge in manifest.merges for number in merge.inputs}
     classes: dict[int, list[int]] = {}
     for run in manifest.runs:
@@ -107,9 +108,9 @@ def _inputs(manifest: Manifest, merge: Merge) -> list[Run]:
 
 
 def _merge_portion(manifest: Manifest, merge: Merge, segment_store: SegmentStore, merging: Merging) -> tuple[int, int]:
-    """Advance the merge by one portion, and complete it if that was the last portion.
+    """Advance the merge by one portion, and complete the merge if this is the last portion.
 
-    Return how many rows were read, and how many of the rows left after summing had expired.
+    Return how many rows were read, and how many of the rows that remained after adding up equal rows had expired.
     """
     inputs = _inputs(manifest, merge)
     size, rows = sum(run.bytes for run in inputs), sum(run.rows for run in inputs)
@@ -141,7 +142,7 @@ def _merge_portion(manifest: Manifest, merge: Merge, segment_store: SegmentStore
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The next rows of one input: pieces of its segments, and the concatenated places and seqs of all pieces."""
+    """The next rows of one input run: pieces of its segments, and the concatenated places and seqs of all pieces."""
 
     pieces: list[Entries]
     place: Uint64s
@@ -191,7 +192,7 @@ class _Window:
 def _windows(
     inputs: Sequence[Run], cursor: tuple[int, int] | None, segment_store: SegmentStore, limit: int
 ) -> tuple[list[_Window], tuple[int, int] | None]:
-    """Return the inputs' next rows, and the (place, seq) at which the portion ends; None for the last portion."""
+    """Return the next rows of each input, and the (place, seq) at which the portion ends; None for the last portion."""
     windows = [_Window.of(run, cursor, segment_store, limit) for run in inputs]
     if all(window.whole for window in windows) and sum(len(window.place) for window in windows) <= limit:
         return windows, None
@@ -201,7 +202,7 @@ def _windows(
         last = max(int(window.place[-1]) for window in windows_with_rows)
         place = _largest(place, last, lambda at: sum(window.count(at) for window in windows) <= limit)
         return windows, (place, LAST_SEQ)
-    # The place has more rows than a segment, such as many equal rows of one key, so it is divided by seq.
+    # The place has more rows than a portion can read, such as many equal rows of a key, so the rows are divided by seq.
     seqs = [window.seq[: window.count(place)] for window in windows if window.count(place)]
     seq = min(int(of_window[0]) for of_window in seqs)
     if sum(window.count(place, seq) for window in windows) > limit:
@@ -214,7 +215,7 @@ def _windows(
 
 
 def _largest(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the largest number from `low` to `high` for which `holds` is true; `holds` is true up to that number."""
+    """Return the largest number in `low`..`high` for which `holds` is true; it must be true for all smaller numbers."""
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)

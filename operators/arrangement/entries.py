@@ -1,11 +1,11 @@
 """Entries: the rows of an arrangement, as columns.
 
-An entry records that a row was inserted `weight` times or, if the weight is negative, retracted. The live rows are the
-sum of all entries: entries that differ only in weight are added up into one, and an entry whose weights add up to zero
-does not exist.
+An entry records that a row was inserted `weight` times or, if the weight is negative, retracted -`weight` times. The
+live rows are the sum of all entries: entries that differ only in weight are combined into one entry with the sum of
+their weights, and the entry is dropped if that sum is zero.
 
 Equal rows are *counted* if it does not matter when each of them was inserted. Entries that differ only in weight,
-written_at and seq are then also added up into one.
+written_at and seq are then combined in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
 
 UPPER = np.uint64(0xFFFFFFFF00000000)
-"""The mask of the half of a place that comes from the key's hash."""
+"""A mask of the upper half of a place, which comes from the key's hash."""
 
 COLUMNS: dict[str, np.dtype[Any] | None] = {
     "place": np.dtype("<u8"),
@@ -37,7 +37,7 @@ COLUMNS: dict[str, np.dtype[Any] | None] = {
     "seq": np.dtype("<i8"),
     "mark": np.dtype("i1"),
 }
-"""The columns of a segment on disk and their types, None for bytes; any change requires a new format version."""
+"""The columns of a segment on disk and their types; None stands for bytes. A change requires a new format version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Entries:
     """Rows of an arrangement with their weights.
 
     - `place` orders entries: the upper half of the hash, then 32 bits that distinguish the rows of a key.
-    - `hash`, `key`, `sub_key`, `seq`, `payload` are those of the change that inserted the row.
+    - `hash`, `key`, `sub_key`, `seq` and `payload` are those of the change that inserted the row.
     - `weight` is the number of insertions of the row minus the number of its retractions.
     - `written_at` is the time of the batch that wrote the row, in ms since the epoch, or the time until which the row
       is kept (`ArrangementSpec.until`).
-    - `mark` is a small number for the operator's own use.
+    - `mark` is a small number that each operator uses for its own purpose.
     """
 
     place: Uint64s
@@ -114,7 +114,7 @@ class Entries:
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, first: int, stop: int) -> Self:
-        """Return views of the entries from `first` up to but excluding `stop`."""
+        """Return views of the entries from index `first` up to, but not including, index `stop`."""
         return type(self)(
             *(
                 column[first:stop] if isinstance(column, np.ndarray) else column.slice(first, stop - first)
@@ -123,19 +123,19 @@ class Entries:
         )
 
     def __neg__(self) -> Self:
-        """Return the entries that cancel these."""
+        """Return the same entries with negated weights, which cancel these entries."""
         return self.relabel(weight=-self.weight)
 
     @property
     def units(self) -> Self:
-        """The same rows with weight 1, each repeated by its weight. No weight may be negative."""
+        """The same rows as entries with weight 1: an entry with weight n is repeated n times. Weights must be >= 0."""
         if (self.weight == 1).all():
             return self
         rows = self.take(np.repeat(np.arange(len(self)), self.weight))
         return rows.relabel(weight=np.ones(len(rows), np.int64))
 
     def relabel(self, *, weight: Int64s | None = None, mark: Int8s | None = None) -> Self:
-        """Return the same rows with these weights or marks."""
+        """Return the same rows with the given weights or marks."""
         return replace(self, weight=self.weight if weight is None else weight, mark=self.mark if mark is None else mark)
 
 
@@ -144,7 +144,7 @@ def _concat(columns: Sequence[Any]) -> Any:
 
 
 def consolidate(entries: Entries) -> Entries:
-    """Add up equal entries, and return those with nonzero weight in order of (place, seq)."""
+    """Add up equal entries, and return the entries with nonzero weight in order of (place, seq)."""
     if _is_in_order(entries.place, entries.seq):
         return entries.filter(entries.weight != 0)
     order = in_order(entries.place, entries.seq)
@@ -157,10 +157,10 @@ def consolidate(entries: Entries) -> Entries:
 
 
 def counted(entries: Entries) -> Entries:
-    """Add up the entries of equal rows that have the same mark, and return them in order of (place, seq).
+    """Add up the entries of equal rows that have the same mark, and return the sums in order of (place, seq).
 
-    Entries that cancel exactly are removed first. The entry that remains for equal rows has the earliest seq of the
-    inserted ones, and the latest written_at.
+    Entries that cancel exactly are removed first. Of the other entries of equal rows, the inserted entry with the
+    earliest seq is kept. It is given the sum of the weights, and the latest written_at.
     """
     entries = consolidate(entries)
     follows = entries.place[1:] == entries.place[:-1]
@@ -191,7 +191,10 @@ def _is_in_order(place: Uint64s, seq: Int64s) -> bool:
 
 
 def in_order(place: Uint64s, seq: Int64s) -> Indices:
-    """Return the order by (place, seq): a fast sort by place, then a slower sort of the rows that share a place."""
+    """Return the indices that sort rows by (place, seq).
+
+    All rows are sorted by place, which is fast. Only rows that share a place are then sorted by seq.
+    """
     order = np.argsort(place)
     ordered = place[order]
     ties = ordered[1:] == ordered[:-1]
@@ -203,7 +206,11 @@ def in_order(place: Uint64s, seq: Int64s) -> Indices:
 
 
 def _sum_equal(entries: Entries, order: Indices, follows: Mask) -> tuple[Int64s, Mask]:
-    """Return the weights in `order`, with the sum of equal entries at the first one, and which entries to keep."""
+    """Add up equal entries, given the `order` by (place, seq).
+
+    `follows` marks the entries with the same (place, seq) as their predecessor. Return weights in this order, in which
+    the first of equal entries has the sum, and a mask of the entries to keep.
+    """
     tied = np.concatenate((follows, [False])) | np.concatenate(([False], follows))
     rows = order[tied]
     codes = np.cumsum(~np.concatenate(([False], follows)))[tied].astype(np.uint64)

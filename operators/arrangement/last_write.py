@@ -1,10 +1,10 @@
 """Layout *last write*: an entry is the complete state of its key, and replaces the key's earlier entries.
 
-An update takes one entry instead of two, because the old row is not written again to retract it. An entry's *place* is
-its 64-bit sort position within a run. In this layout, its upper half is the upper half of the key's hash, and its lower
-half is the number of the batch. A key's entries are therefore in the order in which they were written, whichever runs
-they are in. Only the last entry counts: if its weight is positive, it is the key's row; if its weight is negative, the
-key has no row. A negative entry is dropped once all earlier entries have been merged.
+An update takes one entry instead of two, because it does not write the old row again to retract it. An entry's *place*
+is its 64-bit sort position within a run. In this layout, the upper half of the place is the upper half of the key's
+hash, and the lower half is the batch number. The places of a key's entries are therefore in the order in which the
+entries were written, even across runs. Only the last entry counts: if its weight is positive, it is the key's row; if
+its weight is negative, the key has no row. A negative entry is dropped when all earlier entries have been merged.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rowkind.operators.columns.grouping import distinct, equal_bytes, group, is_
 
 
 def of_batch(entries: Entries, number: int) -> Entries:
-    """Return the entries with the places that they get in batch `number`."""
+    """Return the entries with the places that are assigned to them in batch `number`."""
     assert number <= int(~UPPER), "a batch number must fit into 32 bits"
     return replace(entries, place=(entries.place & UPPER) | np.uint64(number))
 
 
 def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
-    """Return which entries are the last of their key. The entries may be in any order."""
+    """Return a mask of the last entry of each key. The entries may be in any order."""
     order = np.argsort(place)
     key_place = place[order] & UPPER
     together = np.flatnonzero(key_place[1:] == key_place[:-1])
@@ -37,7 +37,7 @@ def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
     result = np.ones(len(place), np.bool_)
     result[before[same]] = False
     if not same.all():
-        # If keys share the upper half of a place, their entries are mixed, so a key's next entry need not be adjacent.
+        # If keys share the upper half of a place, their entries are interleaved: a key's entries need not be adjacent.
         rows = order[is_in(key_place, distinct(key_place[together[~same]]))]
         groups = group(hashes[rows], [key.take(pa.array(rows))])
         last = np.zeros(groups.count, np.int64)
@@ -48,12 +48,15 @@ def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
 
 
 def latest(entries: Entries) -> Entries:
-    """Return the last entry of each key, without changing the order."""
+    """Return the last entry of each key. The order of the entries does not change."""
     return entries.filter(are_last(entries.place, entries.hash, entries.key))
 
 
 def rows_at(found: Sequence[tuple[Segment, Indices]]) -> Entries:
-    """Return the row of each key that has one, given entries found in segments. Only these rows are read completely."""
+    """Return the current row of each key that has one, given the indices of entries in segments.
+
+    Only the columns of the current rows are read completely.
+    """
     if not found:
         return Entries.empty()
     parts = [(segment.entries, rows) for segment, rows in found]
@@ -70,10 +73,10 @@ def rows_at(found: Sequence[tuple[Segment, Indices]]) -> Entries:
 
 
 def is_needless(entries: Entries, before: int | None) -> Mask:
-    """Return which negative entries have nothing left to delete, given that the merge reads all earlier entries.
+    """Return a mask of the negative entries that can be dropped in a merge that reads all earlier entries.
 
-    `before` is the place up to which entries have already been merged, or None. A key at that place may be only partly
-    merged, so its entries are kept.
+    `before` is the place up to which entries have already been merged, or None. Some entries of a key at that place may
+    already have been written, so the key's negative entries are kept.
     """
     needless: Mask = entries.weight < 0
     if before is not None:

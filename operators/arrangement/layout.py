@@ -1,9 +1,9 @@
 """The layouts of an arrangement. The plan chooses a layout according to the known unique keys.
 
-An entry's *place* is its 64-bit sort position within a run. Except in layouts *ordered* and *timed*, it has two 32-bit
-halves. In layout *ordered*, the sub-key is an order key: bytes that sort in the order in which a key's rows rank. The
-place then consists of 24 bits of the hash and the 40-bit order code, so that a key can be read from its first row on
-(`operators.arrangement.prefix_scan`).
+An entry's *place* is its 64-bit sort position within a run. In layout *ordered*, the sub-key is an order key: bytes
+that sort in the order in which a key's rows rank. The place then consists of 24 bits of the key's hash and the 40-bit
+order code, so that the rows of a key can be read starting at the first one (`operators.arrangement.prefix_scan`). In
+layout *timed*, the place is a time. In the other layouts, the place consists of two 32-bit halves.
 
     one row per key   the key contains a unique key                        place = hash, 0
     unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
@@ -34,7 +34,7 @@ UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
 
 
 def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
-    """Return the places of rows in an arrangement of this layout."""
+    """Return the places of rows in an arrangement with this layout."""
     match layout:
         case "one row per key" | "last write":
             return hashes & UPPER
@@ -45,20 +45,22 @@ def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa
         case "ordered":
             return (hashes & UPPER_ORDERED) | order_code.order_code(sub_key)
         case "timed":
-            raise AssertionError("the operator places the entries of a timer queue itself")
+            raise AssertionError("the places of entries in a timer queue are assigned by the operator")
 
 
 @dataclass(frozen=True, slots=True)
 class ArrangementSpec:
     """The layout and the options of an arrangement.
 
-    - `ttl_ms`, `until`: a row becomes invisible at written_at + `ttl_ms`, or at the time that `until` returns for it.
-    - `latest_first`: the rows of a place are stored latest first, so that they can be read in that order; not for
-      layout *last write*.
-    - `by_number`: in layout *ordered*, equal rows are counted, because only their number matters, not when they were
-      inserted. In layouts *multiset* and *timed*, they are always counted unless `arrivals` is set. With a TTL, they
-      are never counted.
-    - `alike`: in layout *multiset*, rows are equal if `alike` returns the same bytes for their payloads.
+    - `ttl_ms`, `until`: a row becomes invisible at written_at + `ttl_ms`, or at the time that `until` returns for the
+      row.
+    - `latest_first`: whether rows with the same place are stored latest first, so that they can be read in that order.
+      This option is ignored in layout *last write*.
+    - `by_number`: whether equal rows are counted in layout *ordered*, because only their number matters, not when they
+      were inserted. In layouts *multiset* and *timed*, equal rows are always counted unless `arrivals` is set. With a
+      TTL, they are never counted.
+    - `alike`: a function of payloads for layout *multiset*. Rows are equal if the function returns the same bytes for
+      their payloads.
     """
 
     name: str
@@ -72,7 +74,7 @@ class ArrangementSpec:
 
     @property
     def replaces(self) -> bool:
-        """Whether entries replace earlier entries of their key."""
+        """Whether an entry replaces earlier entries with the same key."""
         return self.layout == "last write"
 
     @property
@@ -82,7 +84,7 @@ class ArrangementSpec:
         return by_number and self.ttl_ms is None
 
     def expired_until(self, now: int) -> int | None:
-        """Return the latest `written_at` of rows that have expired at time `now`, or None if no row expires."""
+        """Return the latest `written_at` that has expired at time `now`, or None if rows never expire."""
         if self.until is not None:
             return now
         return None if self.ttl_ms is None else now - self.ttl_ms

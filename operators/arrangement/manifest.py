@@ -1,7 +1,7 @@
 """The manifest of an arrangement: the segments of its runs, and the progress of its merges.
 
-The manifest is the only blob that is ever replaced. It consists of a header line with the format and its version,
-followed by JSON. An entry's *place* is its 64-bit sort position within a run (`operators.arrangement.layout`).
+The manifest is the only blob that is ever replaced. It consists of a header line with the name and version of the
+format, followed by JSON. An entry's *place* is its 64-bit sort position within a run (`operators.arrangement.layout`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ FORMAT = b"rowkind manifest 1\n"
 
 
 class SegmentInfo(NamedTuple):
-    """The properties of a segment that are known without reading it.
+    """The properties of a segment that are known without reading the segment.
 
-    `first` and `last` are the places of its first and last rows; `newest` is the latest written_at of its rows.
+    `first` and `last` are the places of the segment's first and last rows. `newest` is the latest written_at of its
+    rows.
     """
 
     name: str
@@ -53,11 +54,11 @@ class Run:
 
 @dataclass(slots=True)
 class Merge:
-    """A merge in progress: the runs that it reads, by number, and the segments that it has written so far.
+    """A merge in progress: the numbers of the runs that it reads, and the segments that it has written so far.
 
-    Everything up to and including `cursor`, a (place, seq), has been merged; `weight` is the sum of the weights
-    written. Lookups read the inputs until the merge is complete. `whole` is true if the inputs were all of the runs
-    when the merge began.
+    All entries up to and including the (place, seq) `cursor` have been merged, and `weight` is the sum of the weights
+    written. Until the merge is complete, lookups read the input runs. `whole` is true if the merge, when it began, had
+    all runs as inputs.
     """
 
     inputs: list[int]
@@ -71,8 +72,8 @@ class Merge:
 class Manifest:
     """An arrangement's state, except for the rows themselves.
 
-    `weight` is the sum of the weights of all entries ever appended, minus the weight of rows known to be gone. If it is
-    zero, there are no live rows, because an entry's weights never add up to a negative number.
+    `weight` is the sum of the weights of all entries ever appended, minus the weight of rows that are known to have
+    expired. If `weight` is zero, there are no live rows, because the weights of equal rows never have a negative sum.
     """
 
     weight: int = 0
@@ -82,20 +83,20 @@ class Manifest:
 
     @property
     def segments(self) -> Iterator[SegmentInfo]:
-        """All segments, including those written by unfinished merges."""
+        """All segments, including the segments that unfinished merges have written."""
         for run in self.runs:
             yield from run.segments
         for merge in self.merges:
             yield from merge.done
 
     def add_run(self, segments: list[SegmentInfo]) -> None:
-        """Add a run of these segments, unless there are none."""
+        """Add a run with the given segments; without segments, do nothing."""
         if segments:
             self.runs.append(Run(self.next_run, segments))
             self.next_run += 1
 
     def to_blob(self) -> pa.Buffer:
-        """Return this manifest as a blob."""
+        """Serialize this manifest as a blob."""
         value = {
             "weight": self.weight,
             "next_run": self.next_run,
@@ -106,7 +107,7 @@ class Manifest:
 
     @classmethod
     def from_blob(cls, blob: pa.Buffer, arrangement: str) -> Self:
-        """Return the manifest in `blob`. Raises `StateFormatUnknown` and `StateCorrupted`."""
+        """Return the manifest in `blob`. Raises `StateFormatUnknown` or `StateCorrupted`."""
         header, newline, text = blob.to_pybytes().partition(b"\n")
         if header + newline != FORMAT:
             raise StateFormatUnknown(arrangement, MANIFEST, header[:64].decode("ascii", "replace"), FORMAT.decode())

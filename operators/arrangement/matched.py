@@ -1,4 +1,4 @@
-"""Match the changes of one operator input with the stored rows that may be the same rows.
+"""Match the changes of an operator input with stored rows that may be equal.
 
 An entry's *place* is its 64-bit sort position within a run (`operators.arrangement.layout`).
 """
@@ -19,7 +19,10 @@ from rowkind.operators.columns.hashing import hash64, mix
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Changes with their places, stored rows, and the groups of equal rows among both. Changes precede stored rows."""
+    """Changes with their places, stored rows, and groups of equal rows.
+
+    The rows that are grouped are the changes, followed by the stored rows.
+    """
 
     changes: Changes
     place: Uint64s
@@ -30,13 +33,13 @@ class Matched:
     def by(
         cls, changes: Changes, place: Uint64s, stored: Entries, *columns: tuple[pa.BinaryArray, pa.BinaryArray]
     ) -> Matched:
-        """Group rows that are equal in these columns; each column is given for the changes and for the stored rows."""
+        """Group rows that are equal in all `columns`, each given as a pair: for the changes and for the stored rows."""
         codes = mix(np.concatenate([changes.hash, stored.hash]), np.concatenate([place, stored.place]))
         return cls(changes, place, stored, group(codes, [concat_binary(pair) for pair in columns]))
 
     @classmethod
     def by_payload(cls, arrangement: Arrangement, changes: Changes, place: Uint64s) -> Matched:
-        """Group rows with the same key and alike payloads; in layout *ordered*, their sub-keys must be equal too."""
+        """Group rows whose keys are equal and whose payloads are alike. In layout *ordered*, also compare sub-keys."""
         # In layout *ordered*, very many rows may share a place.
         ties = arrangement.layout == "ordered"
         stored = arrangement.at(place, changes.payload if ties else None)
@@ -59,13 +62,13 @@ class Matched:
         return self.groups.ids[len(self.changes) :]
 
     def take(self, rows: Indices) -> Matched:
-        """Return a copy with only the changes at `rows`."""
+        """Return a copy with only the changes at `rows`, and all stored rows."""
         groups = Groups(np.concatenate([self.of_change[rows], self.of_stored]), self.groups.count)
         return Matched(self.changes.take(rows), self.place[rows], self.stored, groups)
 
 
 def new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Entries:
-    """Return the changes as new rows of the arrangement, each with weight 1."""
+    """Return an entry with weight 1 for each change, as a new row of the arrangement."""
     rows = len(changes)
     return Entries(
         place,

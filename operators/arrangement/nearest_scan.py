@@ -1,9 +1,10 @@
-"""Read the entries nearest to a place, in either direction: as few as suffice, without gaps.
+"""Read as few of the entries nearest to a place as necessary, in either direction, without gaps.
 
 An entry's *place* is its 64-bit sort position within a run (`operators.arrangement.layout`).
 
-In every run, the scan locates the nearest entries within an interval of places. The result is complete up to the
-nearest point at which some run has enough entries. The entries of a place are always read together.
+In every run, the scan locates the nearest entries within an interval of places. The scan ends at the nearest place at
+which some run has enough entries; up to that place, the result is complete. Entries with the same place are always read
+together.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def reach_of_nearest(
     *,
     backward: bool,
 ) -> Uint64s:
-    """Return, for each closed interval, the place up to which it must be read to find `enough` entries in one run.
+    """Return, for each closed interval, the place up to which to read in order to find enough entries in some run.
 
-    `enough` has a number for each interval. An interval is read from `low` upwards or, if `backward` is set, from
-    `high` downwards. If no run has enough entries, the place is the end of the interval. The intervals must be disjoint
-    and ascending.
+    `enough` has the number of entries to find in each interval. An interval is read from `low` upwards or, if
+    `backward` is set, from `high` downwards. If no run has enough entries, the place is the end of the interval. The
+    intervals must be disjoint and ascending.
     """
     reach = (low if backward else high).copy()
     for run in runs:
@@ -46,6 +47,6 @@ def reach_of_nearest(
             at = stop - missing[which] if backward else first + missing[which] - 1
             there = stop - first >= missing[which]
             missing[which] -= stop - first
-            # This place is within the range that is still wanted, so the reach can only shrink.
+            # The place is within the interval that has been searched, so `reach` can only shrink.
             reach[which[there]] = places[at[there]]
     return reach

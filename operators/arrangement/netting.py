@@ -1,4 +1,4 @@
-"""The net output of operators that emit stored rows: the rows left after equal rows of opposite sign cancel."""
+"""The net output of operators that emit stored rows: the rows that remain after equal rows of opposite sign cancel."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LARGEST = (1 << 31) - 1
 
 
 def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None) -> Emitted:
-    """Return the rows that do not cancel, retractions first. Of equal rows, the latest by seq are kept.
+    """Return the rows that do not cancel, retractions first. Of equal rows, the latest by seq remain.
 
-    `again` has the rows to emit as refreshes; if it is given, cancelled pairs are also emitted as refreshes. It is None
-    if no downstream operator needs refreshes. Raises `BatchTooLarge`.
+    `again` contains the indices of rows to emit as refreshes. If `again` is given, cancelled pairs are also emitted as
+    refreshes. If no downstream operator needs refreshes, `again` is None. Raises `BatchTooLarge`.
     """
     left = weight
     if (weight < 0).any():
@@ -33,7 +33,10 @@ def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indice
 def net_rows_apart(
     failed: Mask, payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None
 ) -> tuple[Emitted, Rows]:
-    """Return the net rows, separately for rows that have not failed and rows that have. Raises `BatchTooLarge`."""
+    """Return the net rows and refreshes among rows that did not fail, and the net rows among rows that failed.
+
+    Raises `BatchTooLarge`.
+    """
     if not failed.any():
         return net_rows(payload, seq, weight, again), Rows.empty()
     good, bad = (net_rows(payload.filter(pa.array(part)), seq[part], weight[part], again) for part in (~failed, failed))
@@ -41,12 +44,12 @@ def net_rows_apart(
 
 
 def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refreshes: bool) -> Emitted:
-    """Return the rows that an operator emits if it stores its input's rows unchanged.
+    """Return the rows that an operator emits if its output rows are its input's rows.
 
-    `changed` has the retracted and inserted rows. `refreshed` has the rows that were written again with equal values,
-    each as a retracted and an inserted entry (`Resolved.refreshed`). If `arrivals` is set, a row with a new arrival
-    number is a different row: it is retracted with its old number and inserted with its new one. If `refreshes` is set,
-    an unchanged row is emitted as a refresh. Raises `BatchTooLarge`.
+    `changed` contains the retracted and inserted rows. `refreshed` contains the rows that were written again with equal
+    values, each as a retracted and an inserted entry (`Resolved.refreshed`). If `arrivals` is set, a row with a new
+    arrival number is a different row: it is retracted with its old number and inserted with its new number. If
+    `refreshes` is set, an unchanged row is emitted as a refresh. Raises `BatchTooLarge`.
     """
     again = np.empty(0, np.int64) if refreshes else None
     if not arrivals:
@@ -64,7 +67,7 @@ def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refr
 
 
 def _rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, refreshed: Indices) -> Emitted:
-    """Return the rows with these weights, and the refreshed rows."""
+    """Return the rows, each as many times as its weight says, and the rows at `refreshed` as refreshes."""
     rows = spelled(weight, lengths(payload), refreshed)
     kind = kinds(weight[rows])
     if len(rows) == len(payload) and (rows[1:] > rows[:-1]).all():
@@ -77,10 +80,11 @@ def _rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, refreshed: Indic
 
 
 def spelled(weight: Int64s, sizes: Int64s, refreshed: Indices) -> Indices:
-    """Return the indices of rows, each repeated as many times as the row is retracted or inserted.
+    """Return the index of each row, repeated as many times as the row is retracted or inserted.
 
-    `sizes` has the size of each row in bytes. `refreshed` has rows that are emitted in addition; here, they only count
-    towards the total size. Raises `BatchTooLarge` if the total exceeds `LARGEST` bytes.
+    `sizes` contains the size of each row in bytes. `refreshed` contains the indices of rows that are also emitted as
+    refreshes; they are not in the result, but count towards the total size. Raises `BatchTooLarge` if the total size
+    exceeds `LARGEST` bytes.
     """
     size = int(sizes @ abs(weight)) + int(sizes[refreshed].sum())
     rows = spelled_out(weight)
@@ -90,10 +94,10 @@ def spelled(weight: Int64s, sizes: Int64s, refreshed: Indices) -> Indices:
 
 
 def kinds(weight: Int64s) -> Int8s:
-    """Return the row kinds of rows with these weights."""
+    """Return the row kind for each weight: +I if the weight is positive, otherwise -D."""
     return np.where(weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
 
 
 def inserted(seq: Int64s, payload: pa.BinaryArray) -> Rows:
-    """Return these rows as insertions."""
+    """Return rows with the given arrival numbers and payloads as insertions."""
     return Rows(np.full(len(seq), RowKind.INSERT, np.int8), seq, payload)

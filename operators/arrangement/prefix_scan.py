@@ -1,13 +1,13 @@
-"""Read the first rows of keys in layout *ordered*: as few as suffice, without gaps.
+"""Read as few of the first rows of keys in layout *ordered* as necessary, without gaps.
 
 A run is sorted by (place, seq). An entry's *place* is its 64-bit sort position within a run, which includes the first
 bits of the order key (`operators.arrangement.layout`). The first rows of each key are read from every run. The result
-is complete up to the earliest point at which the scan stopped in some run.
+is complete up to the earliest point at which the scan of any run stopped.
 
-The rows of a place are read together, because they may have different order keys, and the last row may rank first.
-However, if a place has very many rows, they are usually ties: rows with the same order key. Ties rank by arrival, and
-are stored in that order. Before more than `MANY` rows of a place are read, the scan therefore compares only their order
-keys. If all order keys are the same, it is enough to read some of the rows.
+Rows with the same place are read together, because they may have different order keys, so that the last row may rank
+first. However, if very many rows have the same place, they are usually ties: rows with the same order key. Ties rank by
+arrival, and are stored in that order. Before more than `MANY` rows with the same place are read, the scan therefore
+compares only their order keys. If all order keys are the same, it is enough to read some of the rows.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 
 MANY = 1 << 10
-"""If a place has more than this many rows beyond those wanted, the scan checks whether they are ties."""
+"""The number of unwanted rows with the same place above which the scan checks whether the rows are ties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far keys have been read: from the places `firsts` up to and including (`place`, `seq`).
+    """A range of entries for each key: from the place in `firsts` up to and including (`place`, `seq`).
 
-    `ends` has the last place that a row of each key could have. If `latest_first` is set, runs have later seqs before
-    earlier ones, and `seq` is the complement of a seq.
+    `ends` contains the last possible place of each key's rows. If `latest_first` is set, rows with the same place are
+    stored latest first, and `seq` is the complement of a seq.
     """
 
     firsts: Uint64s
@@ -43,26 +43,26 @@ class Reach:
 
     @classmethod
     def whole(cls, firsts: Uint64s, ends: Uint64s, *, latest_first: bool) -> Reach:
-        """Return a reach that covers all rows of keys from the places `firsts` to the places `ends`."""
+        """Return the range of all rows of keys whose rows have places from `firsts` to `ends`."""
         return cls(firsts, ends, ends, np.full(len(firsts), LAST_SEQ), latest_first)
 
     @property
     def is_whole(self) -> Mask:
-        """A mask of the keys that have been read completely."""
+        """A mask of the keys whose range covers all of their rows."""
         result: Mask = (self.place == self.ends) & (self.seq == LAST_SEQ)
         return result
 
     @property
     def divided(self) -> Indices:
-        """The indexes of keys whose last place was read only in part."""
+        """The indices of the keys whose range includes only some of the rows at its last place."""
         return np.flatnonzero(self.seq != LAST_SEQ)
 
     def filter(self, mask: Mask) -> Reach:
-        """Return the reach of the keys where `mask` is true."""
+        """Return the ranges of the keys for which `mask` is true."""
         return Reach(self.firsts[mask], self.ends[mask], self.place[mask], self.seq[mask], self.latest_first)
 
     def holds(self, entries: Entries) -> Mask:
-        """Return which of the entries are within the reach."""
+        """Return a mask of the entries that are within the range of some key."""
         if len(self.firsts) == 0:
             return np.zeros(len(entries), np.bool_)
         owner = np.searchsorted(self.firsts, entries.place, side="right") - 1
@@ -75,7 +75,7 @@ class Reach:
 
 
 def read(reach: Reach, runs: Sequence[Run], segment_store: SegmentStore) -> Iterator[Entries]:
-    """Yield all entries of the runs within this reach."""
+    """Yield the entries of all runs that are within the range of some key."""
     for run in runs:
         for segment, keys in _touched(run, reach.firsts, reach.place, segment_store):
             rows = segment.find_up_to(reach.firsts[keys], reach.place[keys], reach.seq[keys])
@@ -85,9 +85,10 @@ def read(reach: Reach, runs: Sequence[Run], segment_store: SegmentStore) -> Iter
 def reach_of_first(
     whole: Reach, enough: int, runs: Sequence[Run], segment_store: SegmentStore, come: Entries | None
 ) -> Reach:
-    """Return how far to read so that `enough` rows of each key are read from every run, if the run has that many.
+    """Return the range to read in order to get `enough` rows of each key from some run.
 
-    Ties may be read in part if `come` is given. It has the rows that the batch inserts, whose order keys may differ.
+    If no run has `enough` rows of a key, the key's range is that in `whole`. If `come` is given, the range may end
+    between ties. `come` contains the rows that the batch inserts, whose order keys may differ from those of the ties.
     """
     reach = whole
     for run in runs:
@@ -102,7 +103,7 @@ def reach_of_first(
     seq = reach.seq.copy()
     order = np.argsort(come.place)
     come = come.take(order)
-    # One step per place; each may save reading MANY rows.
+    # Each iteration handles one place, and may avoid reading MANY rows.
     for key in reach.divided:
         if not _all_ties(int(reach.place[key]), runs, segment_store, come):
             seq[key] = LAST_SEQ
@@ -112,7 +113,7 @@ def reach_of_first(
 def _touched(
     run: Run, firsts: Uint64s, until: Uint64s, segment_store: SegmentStore
 ) -> Iterator[tuple[Segment, Indices]]:
-    """Yield the segments that may have rows of these keys, each with the keys concerned."""
+    """Yield each segment that may have rows of these keys, with the numbers of the keys concerned."""
     for info in run.segments:
         keys = np.flatnonzero((firsts <= np.uint64(info.last)) & (until >= np.uint64(info.first)))
         if len(keys):
@@ -120,19 +121,19 @@ def _touched(
 
 
 def _cut(segment: Segment, at: Indices, *, divides: bool) -> tuple[Uint64s, Int64s]:
-    """Return the (place, seq) up to which to read if the rows at `at` are the last ones wanted."""
+    """Return the (place, seq) up to which to read, given the index `at` of each key's last wanted row."""
     places = segment.entries.place
     place, seq = places[at], np.full(len(at), LAST_SEQ)
     if divides:
         stop = np.searchsorted(places, place, side="right")
-        # A place at the end of a segment may continue in the next segment.
+        # The rows of the segment's last place may continue in the next segment.
         many = (stop - at > MANY) | (stop == len(places))
         seq[many] = segment.entries.seq[at[many]]
     return place, seq
 
 
 def _nearer(reach: Reach, keys: Indices, place: Uint64s, seq: Int64s) -> Reach:
-    """Return the reach, limited to (`place`, `seq`) for these keys."""
+    """Return the ranges, in which the ranges of `keys` are shortened to end at (`place`, `seq`) or earlier."""
     nearer = (place < reach.place[keys]) | ((place == reach.place[keys]) & (seq < reach.seq[keys]))
     places, seqs = reach.place.copy(), reach.seq.copy()
     places[keys[nearer]], seqs[keys[nearer]] = place[nearer], seq[nearer]
@@ -140,7 +141,7 @@ def _nearer(reach: Reach, keys: Indices, place: Uint64s, seq: Int64s) -> Reach:
 
 
 def _all_ties(place: int, runs: Sequence[Run], segment_store: SegmentStore, come: Entries) -> bool:
-    """Return whether all rows at a place, including those in `come`, which must be sorted, have the same order key."""
+    """Return whether all rows at a place have the same order key, including the rows in `come`, sorted by place."""
     first, stop = (int(np.searchsorted(come.place, np.uint64(place), side=side)) for side in ("left", "right"))
     found: set[bytes | None] = set(come.sub_key.slice(first, stop - first).to_pylist())
     for run in runs:

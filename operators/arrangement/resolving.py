@@ -1,35 +1,35 @@
-"""Resolve raw changes of one operator input to the exact entries that they add to its arrangement.
+"""Resolve the raw changes of an operator input to the exact entries to append to the input's arrangement.
 
-When a retraction arrives, it is resolved to a stored row: to the oldest by (written_at, seq) if there are several equal
-rows. It takes over that row's written_at, seq and mark, so that the two cancel exactly and expire together. A
-retraction that finds no row is unmatched, and changes nothing.
+Each retraction is resolved to a stored row. If there are several equal rows, the oldest by (written_at, seq) is chosen.
+The retraction takes the stored row's written_at, seq and mark, so that the two entries cancel exactly and expire
+together. A retraction for which no row is found is unmatched, and changes nothing.
 
 In layouts *multiset*, *ordered* and *last write*, a retraction removes a row with the same key and payload and, in
-layout *ordered*, the same sub-key. Payloads may be alike although their bytes differ (`Arrangement.alike`); the removed
-row then has the stored bytes, not those of the retraction.
+layout *ordered*, the same sub-key. Payloads may be alike although their bytes differ (`Arrangement.alike`). In this
+case, the removed row has the stored bytes, not those of the retraction.
 
 In layouts *one row per key* and *unique key*, rows are identified by (key, sub-key). The last change of a row in the
 batch determines the result. An insertion replaces the stored row with the same identity, if there is one. The removed
-row is always the stored row, even if the retraction has a different payload. In any layout, rows with a NULL key and
-without a sub-key have no identity; they are treated as a multiset.
+row is the stored row even if the retraction has a different payload, unless the input is `exact`. In any layout, rows
+with a null key and an empty sub-key have no identity; they are treated as a multiset.
 
-There is one exception. An `exact` input guarantees to retract rows as they were sent, and to send the changes of each
-key in order. If a retraction from such an input finds a row with a different payload, the update's +U arrived first and
-has already replaced the retracted row. The retraction must not remove the new row, so it is unmatched. (This is not
+An `exact` input guarantees to retract rows as they were sent, and to send the changes of each key in order. If a
+retraction from an `exact` input finds a row with a different payload, the update's +U arrived first and has already
+replaced the retracted row. The retraction must not remove the new row, so the retraction is unmatched. (This is not
 detected if the two rows are equal in the columns that are stored.)
 
-If the input is ordered by seq, changes are applied by (seq, retraction before insertion). Otherwise, the batch is an
-unordered set of signed rows. It may arrive in pieces, so its changes may include equal rows of opposite sign. In a
-multiset, insertions are then applied before retractions. In the other layouts, equal rows with the same identity cancel
-first, and the cancelled insertions count as refreshes. Of the remaining changes, retractions are applied before
-insertions.
+If the input is ordered by seq, changes are applied in that order; of changes with the same seq, retractions are applied
+before insertions. Otherwise, the batch is an unordered set of signed rows. The batch may arrive in pieces, so its
+changes may include equal rows of opposite sign. In a multiset, insertions are then applied before retractions. In the
+other layouts, equal rows with the same identity cancel first, and the cancelled insertions count as refreshes. Of the
+remaining changes, retractions are applied before insertions.
 
 Refreshes are applied last. Each refresh renews the written_at of a stored row with the same key, sub-key and payload.
-The row's seq stays, because it is still the same row. If there are several such rows, the refresh renews the one that
-would be retracted next. If there is none, or if it has expired, the refresh has no effect.
+The seq does not change, because the row is still the same. If there are several equal rows, the refresh renews the row
+that would be retracted next. If there is no equal row, or if it has expired, the refresh has no effect.
 
-`replace_among` is for operators that store rows in layout *ordered*, and have to read the rows of the touched keys
-anyway. It identifies rows by something other than their sub-key.
+`replace_among` is for operators that store rows in layout *ordered*, and read all rows of the touched keys anyway. It
+identifies rows by something other than their sub-key.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ from rowkind.operators.columns.hashing import hash64, mix
 class Resolved:
     """The effect of an input's changes on its arrangement.
 
-    - `added` and `removed` are the inserted and retracted rows, with positive weights; the marks of added rows are 0.
-    - `refreshed` has entries to append unchanged. They retract rows and insert equal rows with the same identity. This
-      rewrites only written_at and seq or, for a refresh, only written_at. An inserted row inherits the retracted row's
-      mark.
-    - `unmatched` has the indices of the retractions that found no row. `overtaken` has those among them that found a
-      different row with the same identity, so that their own row cannot have expired.
-    - `repeated` has the indices of the insertions that replaced a row with the same identity, although it had not been
-      retracted. It is empty for an input whose insertions may replace rows.
+    - `added` and `removed` are the inserted and retracted rows, with positive weights. The marks of added rows are 0.
+    - `refreshed` contains entries to append as they are. They retract rows and insert equal rows with the same
+      identity, in order to rewrite written_at and seq or, for a refresh, only written_at. An inserted row inherits the
+      retracted row's mark.
+    - `unmatched` contains the indices of the retractions for which no row was found. `overtaken` contains a subset of
+      these indices: a different row with the same identity was found, so the retracted row cannot have expired.
+    - `repeated` contains the indices of the insertions that replaced a row with the same identity, although that row
+      had not been retracted. For an input whose insertions may replace rows, `repeated` is empty.
     """
 
     added: Entries
@@ -81,21 +81,21 @@ class Resolved:
     repeated: Indices = field(default_factory=lambda: np.empty(0, np.int64))
 
     def among(self, rows: Indices) -> Resolved:
-        """Return the same effect with indices into a larger set, in which these changes are at `rows`."""
+        """Return the same effect, with indices into a larger set in which the changes are at `rows`."""
         return replace(
             self, unmatched=rows[self.unmatched], overtaken=rows[self.overtaken], repeated=rows[self.repeated]
         )
 
     @property
     def rewritten(self) -> Entries:
-        """The rows that exist both before and after the batch, as they are after the batch."""
+        """The rows that exist both before and after the batch, with their values after the batch."""
         return self.refreshed.filter(self.refreshed.weight > 0)
 
 
 def resolve(arrangement: Arrangement, batch: Batch, *, by_seq: bool, exact: bool = False) -> Resolved:
     """Return the effect of an input's batch on the arrangement, without appending anything.
 
-    `exact` matters only if the changes are ordered by seq.
+    `by_seq` says whether the changes are ordered by seq. If not, `exact` has no effect.
     """
     resolved, again = _resolve(arrangement, batch.changes, by_seq=by_seq, exact=exact), batch.refreshes
     if not len(again):
@@ -106,7 +106,7 @@ def resolve(arrangement: Arrangement, batch: Batch, *, by_seq: bool, exact: bool
 
 
 def entries_of(arrangement: Arrangement, changes: Changes) -> Entries:
-    """Return the changes as entries that could be appended to the arrangement."""
+    """Return the changes as new rows of the arrangement, without appending them."""
     place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
     return new_entries(arrangement, changes, place)
 
@@ -140,8 +140,8 @@ def replace_among(
 ) -> Resolved:
     """Return the batch's effect on the arrangement if rows are identified by (key, identity).
 
-    `stored` has all rows of the batch's keys, and possibly rows of other keys. `identities` has the identities of the
-    changes and those of the stored rows.
+    `stored` must contain all rows of the batch's keys, and may contain rows of other keys. `identities` contains the
+    identities of the changes, then those of the stored rows.
     """
     changes = batch.changes
     identity = concat_binary(identities)
@@ -153,7 +153,10 @@ def replace_among(
 
 
 def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: Resolved) -> Resolved:
-    """Add the effect of refreshes; `stored` has all rows that refreshes may refer to, as they were before the batch."""
+    """Add the effect of the refreshes `again` to `resolved`.
+
+    `stored` contains all rows to which the refreshes may refer, as they were before the batch.
+    """
     there = arrangement.without(stored, Entries.concat([-resolved.removed, resolved.refreshed]))
     there = there.filter(there.weight > 0).units
     columns = [
@@ -187,7 +190,7 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
 
 
 def _unmatched(matched: Matched, *, by_seq: bool) -> Mask:
-    """Return which changes of a multiset are retractions that find no row."""
+    """Return a mask of the retractions for which the multiset has no row."""
     of_change, seq = matched.of_change, matched.changes.seq
     there = np.zeros(matched.groups.count, np.int64)
     np.add.at(there, matched.of_stored, matched.stored.weight)
@@ -199,12 +202,15 @@ def _unmatched(matched: Matched, *, by_seq: bool) -> Mask:
 
 
 def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Resolved:
-    """Return the effect of changes on a multiset: in each group, the retractions in `counts` remove the oldest rows."""
+    """Return the effect of changes on a multiset. In each group, retractions remove the oldest rows.
+
+    `counts` is a mask of the changes; retractions outside the mask are ignored.
+    """
     changes, stored, groups = matched.changes, matched.stored, matched.groups.count
     retraction = changes.weight < 0
     taken = np.bincount(matched.of_change[retraction & counts], minlength=groups)
-    # Each group has a queue with one element per row, oldest first; retractions take rows from its head. Equal rows in
-    # one entry are expanded only up to the number that could be taken.
+    # Each group has a queue with one element per row, oldest first. Retractions take rows from the head of the queue.
+    # An entry that stands for several equal rows is expanded only up to the number of rows that could be taken.
     new = new_entries(arrangement, changes, matched.place).filter(~retraction)
     most = np.minimum(stored.weight, taken[matched.of_stored])
     units = Entries.concat([stored.relabel(weight=most).units, new])
@@ -215,7 +221,7 @@ def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Re
     head = members(np.bincount(owner, minlength=groups))[1] < taken[owner]
     gone, come = np.flatnonzero(head & ~is_new), np.flatnonzero(~head & is_new)
 
-    # Removed and inserted rows of a group are paired as refreshes, in queue order, as long as there are both.
+    # Removed and inserted rows of a group are paired as refreshes, in queue order. The surplus is removed or added.
     both = np.minimum(*(np.bincount(owner[part], minlength=groups) for part in (gone, come)))
     gone_moved, come_moved = (
         members(np.bincount(owner[part], minlength=groups))[1] >= both[owner[part]] for part in (gone, come)
@@ -229,10 +235,10 @@ def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Re
 
 
 def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
-    """Return the steps that would make a running count negative; each owner's count begins at its start value.
+    """Return a mask of the steps that would make their owner's running count negative, and are therefore skipped.
 
-    Such a step is skipped. A step is therefore skipped exactly if the sum of all steps so far reaches a new low below
-    zero.
+    Each owner's count begins at the owner's value in `start`. A step is skipped if and only if the count including all
+    earlier steps, even skipped ones, reaches a new minimum below zero.
     """
     first = np.concatenate(([True], owner[1:] != owner[:-1]))
     total = np.cumsum(steps)
@@ -261,9 +267,10 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
 
 
 def _overtaken(matched: Matched) -> Mask:
-    """Return which retractions find a row other than their own.
+    """Return a mask of the retractions that find a row other than the one that they retract.
 
-    A retraction finds the last row that the batch inserts before it by seq or, if there is none, the stored row.
+    A retraction finds the last row that the batch inserts before the retraction, by seq. If the batch inserts no row
+    before it, the retraction finds the stored row.
     """
     changes, stored, groups = matched.changes, matched.stored, matched.groups
     overtaken = np.zeros(len(changes), np.bool_)
@@ -271,7 +278,7 @@ def _overtaken(matched: Matched) -> Mask:
     if not retractions.any():
         return overtaken
     count = len(changes)
-    # A stored row comes first in its group.
+    # Sort the stored row to the beginning of its group.
     seq = np.concatenate([changes.seq, np.full(len(stored), np.iinfo(np.int64).min)])
     comes = np.concatenate([changes.weight > 0, np.ones(len(stored), np.bool_)])
     order = np.lexsort((comes, seq, groups.ids))
@@ -288,10 +295,10 @@ def _overtaken(matched: Matched) -> Mask:
 
 
 def _replace(arrangement: Arrangement, matched: Matched, *, by_seq: bool, exact: bool) -> Resolved:
-    """Return the effect of the changes, given the groups of rows with the same identity.
+    """Return the effect of the changes, given groups of rows with the same identity.
 
-    If `exact` is set, insertions are not expected to replace rows. If `by_seq` is not set, equal rows of opposite sign
-    cancel first.
+    If `exact` is set, insertions that replace rows are returned in `repeated`. If `by_seq` is not set, equal rows of
+    opposite sign cancel first.
     """
     if by_seq:
         return _replace_in_turn(arrangement, matched, by_seq=True, exact=exact)
@@ -329,7 +336,11 @@ def _replace_in_turn(arrangement: Arrangement, matched: Matched, *, by_seq: bool
 
 
 def _turns(matched: Matched, *, by_seq: bool) -> tuple[Indices, Mask, Mask]:
-    """Return the order by identity and sequence, which changes find a row, and which are the last of their identity."""
+    """Return the order in which to apply the changes, group by group, and two masks of the changes in that order.
+
+    The first mask has the changes that find a row with the same identity. The second mask has the last change of each
+    identity.
+    """
     of_change, seq, insertion = matched.of_change, matched.changes.seq, matched.changes.weight > 0
     there = np.zeros(matched.groups.count, np.bool_)
     there[matched.of_stored] = True
@@ -343,7 +354,7 @@ def _turns(matched: Matched, *, by_seq: bool) -> tuple[Indices, Mask, Mask]:
 def _equal_rows(
     gone: Entries, of_gone: Indices, come: Entries, of_come: Indices, groups: int
 ) -> tuple[Indices, Indices]:
-    """Return the pairs of rows of `gone` and of `come` that are in the same group and have the same payload."""
+    """Return the indices of pairs of a row in `gone` and a row in `come` that have the same group and payload."""
     single = np.flatnonzero(gone.weight == 1)
     predecessor = np.full(groups, -1)
     predecessor[of_gone[single]] = single
@@ -355,7 +366,7 @@ def _equal_rows(
 
 
 def _refresh(old: Entries, new: Entries) -> Entries:
-    """Return the entries that replace each row of `old` with the corresponding row of `new`."""
+    """Return entries that replace each row in `old` with the corresponding row in `new`."""
     if len(old) == 0:
         return old
     return Entries.concat([old.relabel(weight=np.full(len(old), -1)), new.relabel(mark=old.mark)])

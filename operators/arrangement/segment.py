@@ -1,9 +1,9 @@
-"""A segment: one immutable blob of entries in order of (place, seq), named by its digest.
+"""A segment: an immutable blob of entries in order of (place, seq), named by its digest.
 
 An entry's *place* is its 64-bit sort position within a run (`operators.arrangement.layout`). Entries with the same
 place are ordered by seq.
 
-Reading a blob copies nothing: the columns are views of the blob (`operators.arrangement.segment_format`).
+Reading a blob copies no data, because the columns are views of the blob (`operators.arrangement.segment_format`).
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from rowkind.operators.columns.grouping import equal_bytes, members
 from rowkind.operators.errors import StateCorrupted, StateFormatUnknown
 
 LAST_SEQ = (1 << 63) - 1
-"""A seq after all others."""
+"""The greatest seq."""
 
 SEGMENT_ROWS = 1 << 16
-"""The maximum number of rows of a segment."""
+"""The maximum number of rows in a segment."""
 
 SEGMENT_BYTES = 4 << 20
-"""The target size of a segment's columns in bytes; a segment with more than one row has at most twice this size."""
+"""The target size in bytes of a segment's columns. A segment with more than one row has at most twice this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment that has been read."""
+    """A segment whose blob has been read."""
 
     entries: Entries
 
     @classmethod
     def open(cls, blob: pa.Buffer, name: str, arrangement: str) -> Self:
-        """Open the segment in `blob`; `name` and `arrangement` are used in errors.
+        """Open the segment in `blob`; `name` and `arrangement` are used in error messages.
 
-        Raises `StateFormatUnknown` and `StateCorrupted`.
+        Raises `StateFormatUnknown` or `StateCorrupted`.
         """
         header = blob.slice(0, min(len(FORMAT), blob.size)).to_pybytes()
         if header != FORMAT:
@@ -53,7 +53,7 @@ class Segment:
             raise StateCorrupted(arrangement, name, str(error)) from error
 
     def find(self, low: Uint64s, high: Uint64s) -> Indices:
-        """Return the indices of rows with places in these closed intervals, which must be disjoint and ascending."""
+        """Return the indices of rows with places in the closed intervals, which must be disjoint and ascending."""
         places = self.entries.place
         if len(places) <= len(low):
             interval = np.searchsorted(low, places, side="right") - 1
@@ -66,10 +66,10 @@ class Segment:
         return first[owner] + rank
 
     def find_nth(self, low: Uint64s, high: Uint64s, numbers: Int64s) -> tuple[Indices, Int64s]:
-        """Return the index of the n-th row of each closed interval, counted from 1.
+        """Return the index of the n-th row in each closed interval, or -1 if the interval has fewer than n rows.
 
-        The intervals must be disjoint and ascending, and `numbers` has n for each. The index is -1 if an interval has
-        fewer rows. Also return n minus the number of rows in each interval.
+        The intervals must be disjoint and ascending. `numbers` has n, which counts from 1, for each interval. The
+        second result is n minus the number of rows in the interval.
         """
         places = self.entries.place
         first = np.searchsorted(places, low)
@@ -77,7 +77,10 @@ class Segment:
         return np.where(counts >= numbers, first + numbers - 1, -1), numbers - counts
 
     def find_up_to(self, low: Uint64s, place: Uint64s, seq: Int64s) -> Indices:
-        """Return the rows from each place in `low` up to and including (`place`, `seq`). Ranges must not overlap."""
+        """Return the indices of rows from each place in `low` up to and including (`place`, `seq`).
+
+        The ranges must not overlap.
+        """
         places = self.entries.place
         first, stop = np.searchsorted(places, low), np.searchsorted(places, place, side="right")
         for at in np.flatnonzero((seq != LAST_SEQ) & (stop > first)):
@@ -86,7 +89,10 @@ class Segment:
         return first[owner] + rank
 
     def subs_at(self, place: int) -> set[bytes | None]:
-        """Return a set with the sub-key of the rows at this place, or with None if they differ; empty without rows."""
+        """Return a set with the sub-key that all rows at this place have, or with None if their sub-keys differ.
+
+        If there are no rows at this place, the set is empty.
+        """
         places = self.entries.place
         first, stop = (int(np.searchsorted(places, np.uint64(place), side=side)) for side in ("left", "right"))
         if first == stop:
@@ -100,10 +106,10 @@ class Segment:
         return {None} if (octets[width:] != octets[: len(octets) - width]).any() else {octets[:width].tobytes()}
 
     def weigh(self, low: Uint64s, high: Uint64s, keys: pa.BinaryArray, expired_until: int | None) -> Int64s:
-        """Return the sum of unexpired weights for each key, whose rows are in the corresponding closed interval.
+        """Return the total weight of each key's unexpired rows, which are in the corresponding closed interval.
 
-        If many rows are involved, whole intervals are summed at once, because the rows of an interval usually have the
-        same key.
+        If the intervals have many rows, the rows of an interval are usually summed without comparing each row's key,
+        because they all have the same key.
         """
         entries = self.entries
         weight = entries.weight
@@ -127,7 +133,7 @@ class Segment:
         return result
 
     def after(self, place: int, seq: int) -> int:
-        """Return the index of the first row after (place, seq)."""
+        """Return the index of the first row after (`place`, `seq`)."""
         places = self.entries.place
         first = int(np.searchsorted(places, np.uint64(place)))
         stop = int(np.searchsorted(places, np.uint64(place), side="right"))
@@ -135,13 +141,13 @@ class Segment:
 
 
 def encode(entries: Entries) -> tuple[str, pa.Buffer]:
-    """Return the name and the blob of these entries, which must be in order."""
+    """Return the name and the blob of a segment with these entries, which must be in order."""
     blob = to_blob(entries)
     return digest(blob), blob
 
 
 def cut(entries: Entries) -> Iterator[Entries]:
-    """Split the entries into pieces that each fit into one segment."""
+    """Split the entries into pieces of which each fits into one segment."""
     average = max(1, entries.size // max(1, len(entries)))
     rows = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES // average))
     for first in range(0, len(entries), rows):

@@ -1,16 +1,17 @@
 """The format of a segment: a header, then all columns, each in the smallest form that can be read without decoding.
 
-The header has a line with the format and its version, and a line of JSON with the number of rows and, for each column
-of `entries.COLUMNS`, its form and the size of its parts in bytes. Parts begin at multiples of `_ALIGN` bytes.
+The header consists of a line with the name and version of the format, and a line of JSON. The JSON has the number of
+rows and, for each column in `entries.COLUMNS`, the column's form and the sizes of its parts in bytes. Parts begin at
+multiples of `_ALIGN` bytes.
 
     numbers      ["same", value]        no part: all rows have this value
                  ["each"]               the array, little-endian
     byte strings ["width", bytes]       the bytes of all values, which have equal lengths
-                 ["offsets"]            the 32-bit offsets of the values, and their bytes
-                 if there are nulls, both forms have an additional first part with a bit per row
+                 ["offsets"]            the 32-bit offsets of the values, and the bytes of the values
+                 if there are nulls, both forms have an additional first part with one bit per row
 
-Columns are read as views of the blob. A column with the same value in all rows is read with a stride of zero. Columns
-of byte strings with equal lengths use offsets that all segments share.
+Columns are read as views of the blob. A column with the same value in all rows is read with a stride of zero. For
+columns of byte strings with equal lengths, all segments share the same array of offsets.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def to_blob(entries: Entries) -> pa.Buffer:
 
 
 def from_blob(blob: pa.Buffer) -> Entries:
-    """Return the entries of a blob that begins with `FORMAT`, as views. Raises `ValueError` if the blob is damaged."""
+    """Return the entries in a blob that begins with `FORMAT`, as views. Raises `ValueError` if the blob is damaged."""
     octets = np.frombuffer(blob, np.uint8)
     text, newline, _ = blob.slice(len(FORMAT), min(blob.size - len(FORMAT), 4096)).to_pybytes().partition(b"\n")
     if not newline:
@@ -76,7 +77,7 @@ def from_blob(blob: pa.Buffer) -> Entries:
 
 
 def _places(start: int, sizes: list[int]) -> Iterator[int]:
-    """Yield the positions at which parts of these sizes begin."""
+    """Yield the position at which each part begins, given the sizes of the parts."""
     for size in sizes:
         start += -start % _ALIGN
         yield start
@@ -115,5 +116,5 @@ def _to_bytes(rows: int, form: list[Any], parts: list[pa.Buffer]) -> pa.BinaryAr
 
 @lru_cache(maxsize=64)
 def _offsets_of(width: int, rows: int) -> pa.Buffer:
-    """Return the offsets of `rows` values of this width. All columns with at most this many values share them."""
+    """Return the offsets of `rows` values with `width` bytes each. Equally wide columns share one array of offsets."""
     return pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))

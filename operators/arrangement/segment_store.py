@@ -1,4 +1,4 @@
-"""Segments in a blob store, opened at most once per batch, and written at the end of the batch."""
+"""Access to the segments in a blob store. Segments are opened at most once per batch, and written at its end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rowkind.operators.errors import StateLost
 class SegmentStore:
     """The segments of one arrangement of one shard, for one batch.
 
-    Equal segments share a name and a blob, even if several runs contain them. `settle` deletes a blob only if no run
-    refers to it any more, and never writes a blob that was needed only during the batch.
+    Segments with equal content share a name and a blob, even across runs. `settle` deletes a blob only if no run or
+    merge refers to it any more, and never writes a blob that was needed only during the batch.
     """
 
     def __init__(self, store: BlobStore, arrangement: str) -> None:
@@ -27,7 +27,7 @@ class SegmentStore:
         self._open: dict[str, Segment] = {}
 
     def open(self, info: SegmentInfo) -> Segment:
-        """Return the segment. Raises `StateLost` if the store does not have it."""
+        """Return an opened segment. Raises `StateLost` if the segment is missing from the store."""
         segment = self._open.get(info.name)
         if segment is None:
             blob = self._written.get(info.name)
@@ -40,7 +40,7 @@ class SegmentStore:
         return segment
 
     def write(self, entries: Entries) -> list[SegmentInfo]:
-        """Encode entries, which must be in order, as segments; `settle` stores the segments."""
+        """Encode entries, which must be in order, as segments. `settle` writes the segments to the store."""
         return [self._write(piece) for piece in cut(entries)]
 
     def _write(self, entries: Entries) -> SegmentInfo:
@@ -56,7 +56,7 @@ class SegmentStore:
         )
 
     def settle(self, before: Iterable[SegmentInfo], after: Iterable[SegmentInfo]) -> None:
-        """Make the store contain the segments in `after`, given that it contains those in `before`."""
+        """Update the store, which contains the segments in `before`, so that it contains the segments in `after`."""
         held = {segment.name: segment.bytes for segment in before}
         kept = {segment.name for segment in after}
         for name in sorted(kept - held.keys()):

@@ -1,4 +1,4 @@
-"""The keys that a batch touches, by number."""
+"""The keys that a batch touches, numbered from 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.operators.columns.grouping import group
 
 @dataclass(frozen=True, slots=True)
 class TouchedKeys:
-    """The key number of each change, and the hash and key for each number."""
+    """The key number of each change, and the hash and key for each key number."""
 
     of_change: Indices
     hash: Uint64s

@@ -1,8 +1,8 @@
 """Arrival numbers: a change's position among the changes of its table, as a sortable int64.
 
 The upper bits are the offset, so the changes of a partition have the same order as in the topic. The lower bits are the
-partition, so several partitions are interleaved in the same way in every replay. Errors and dead letters use both to
-find the record.
+partition number, so several partitions are interleaved in the same way in every replay. Errors and dead letters use the
+offset and the partition number to locate the record.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 PARTITION_BITS = 16
-"""The number of bits for the partition, enough for 65,536 partitions; 47 bits are left for the offset."""
+"""The number of bits for the partition number. They suffice for 65,536 partitions, and leave 47 bits for the offset."""
 
 _PARTITION = (1 << PARTITION_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalNumber:
-    """A change's offset and partition as separate numbers; in a column, both are packed into one number."""
+    """A change's offset and partition number, unpacked; in a column, the two are packed into a single number."""
 
     offset: int
     partition: int
@@ -33,10 +33,10 @@ class ArrivalNumber:
 
     @staticmethod
     def pack(offsets: npt.NDArray[np.int64], partitions: npt.NDArray[np.int64] | int = 0) -> npt.NDArray[np.int64]:
-        """Return the packed arrival numbers for these offsets and partitions."""
+        """Return the packed arrival numbers for the given offsets and partition numbers."""
         return offsets << PARTITION_BITS | partitions
 
     @staticmethod
     def partitions(seqs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the partitions of packed arrival numbers."""
+        """Return the partition numbers of packed arrival numbers."""
         return seqs & _PARTITION

@@ -1,10 +1,10 @@
 """Batches: changes, together with refreshes, truncations and dead letters.
 
-A change inserts or retracts one row. The other three travel through a query with the changes, but most code does not
-handle them:
+A change inserts or retracts one row. The other three are passed through a query together with the changes, but most
+code does not handle them:
 
-- A *refresh* names a row that was written again unchanged. An operator with a TTL keeps such a row longer, and
-  refreshes the rows that are derived from it. A refresh has no effect if its row does not exist or has expired.
+- A *refresh* names a row that was written again unchanged. An operator with a TTL restarts the row's TTL, and refreshes
+  the rows that are derived from the row. A refresh has no effect if its row does not exist or has expired.
 - A *truncation* retracts all rows of its table that arrived before it. It is sent to every shard. Only operators that
   keep all rows of the table receive it (`operators.normalize.truncation`).
 - A *dead letter* is a record or row that a job sends to its dead letter topic. Only the writer reads its content.
@@ -25,9 +25,9 @@ _NO_ROWS, _NO_CHANGES, _NO_LETTERS = Rows.empty(), Changes.empty(), binary(())
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The output of a scan or an operator for one batch, before it has a destination.
+    """The output of a scan or an operator for one batch, before a destination is assigned.
 
-    - `refreshes`: rows that were written again unchanged, as insertions. A scan emits none.
+    - `refreshes`: rows that were written again unchanged, as insertions. A scan emits no refreshes.
     - `truncation`: the arrival number of the last truncation of a scan's table, or None.
     """
 
@@ -101,7 +101,7 @@ class Batch:
         return replace(self, changes=changes, refreshes=refreshes, truncations=truncations)
 
     def piece(self, number: int, pieces: int) -> Self:
-        """Return piece `number` of `pieces` pieces of about the same size. The first piece has the truncations."""
+        """Return piece `number` of the batch, cut into `pieces` pieces of similar size. Piece 0 has the truncations."""
         if pieces == 1:
             return self
 
@@ -117,7 +117,7 @@ class Batch:
         )
 
     def with_sub_keys(self, sub_key: pa.BinaryArray) -> Self:
-        """Return the batch with its sub-keys replaced by `sub_key`, which is in the order of `touched`."""
+        """Return the batch with its sub-keys replaced by `sub_key`, whose values have the same order as `touched`."""
         changes, refreshes = len(self.changes), len(self.refreshes)
         return replace(
             self,

@@ -1,8 +1,8 @@
-"""Blocks: batches for one shard as Arrow IPC streams, the only data that Spark shuffles.
+"""Blocks: Arrow IPC streams with a batch for one shard. Spark shuffles no other data.
 
 A block is one record batch: the changes, then the refreshes, then the dead letters, which use only the payload column.
-The schema's metadata contains the number of refreshes and of dead letters, and everything else that a block carries:
-truncations, counters, the extent of the source's batch, time marks and a flag. No other module knows this encoding.
+The schema's metadata contains the number of refreshes, the number of dead letters, and the other contents of the block:
+truncations, counters, the extent of the source's batch, time marks and a flag. Only this module knows the encoding.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, constant
 
 Counters = Mapping[str, float]
-"""Metric samples that a block carries to the writer, by their names in the exposition format, e.g.
+"""Metric samples that a block carries to the writer, by their names in Prometheus's exposition format, such as
 `rowkind_rows_in_total{table="orders",kind="+I"}`. Samples whose names end in `_total` are counters, which are added up.
-All others are gauges of one shard; a later value replaces an earlier one."""
+All other samples are gauges of one shard, and a later value replaces an earlier one."""
 
 TimeMarks = Mapping[str, Mapping[int, int | None]]
-"""The progress of event time by table and partition, in ms since the epoch; None if it is unknown."""
+"""The event time that each partition of each table has reached, in ms since the epoch; None if it is unknown."""
 
 _BESIDE = b"rowkind.beside"
 _COUNTERS = b"rowkind.counters"
@@ -35,10 +35,10 @@ _EXTENT = b"rowkind.extent"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A batch for one shard, and everything that Spark shuffles with it.
+    """A batch for one shard, together with other data that Spark shuffles with the batch.
 
-    A block also has counters, the extent of the source's batch, time marks, and a flag (`reports`) that asks the shard
-    to report its state.
+    These are counters, the extent of the source's batch, time marks, and a flag (`reports`) that asks the shard to
+    report its state.
     """
 
     batch: Batch = field(default_factory=Batch.empty)
@@ -84,7 +84,7 @@ class Block:
 
     @classmethod
     def from_bytes(cls, data: bytes | pa.Buffer) -> Self:
-        """Return the block that `to_bytes` wrote; the columns are views of `data` where Arrow allows it."""
+        """Return the block that `to_bytes` serialized. Where Arrow allows it, the columns are views of `data`."""
         with pa.ipc.open_stream(data) as stream:
             columns: Any = stream.read_next_batch()
         side, kind, hashes, key, sub_key, seq, payload = columns.columns
@@ -106,7 +106,10 @@ def _as_rows(letters: pa.BinaryArray) -> Changes:
 
 
 def _taken_apart(rows: Changes, refreshes: int, letters: int, truncations: Mapping[str, int]) -> Batch:
-    """Split a block's rows into changes, refreshes and dead letters. Sides are text, because they come from JSON."""
+    """Split a block's rows into changes, refreshes and dead letters.
+
+    The sides in `truncations` are strings, because they were read from JSON.
+    """
     changed, kept = len(rows) - refreshes - letters, len(rows) - letters
     return Batch(
         rows.slice(0, changed),
@@ -117,7 +120,7 @@ def _taken_apart(rows: Changes, refreshes: int, letters: int, truncations: Mappi
 
 
 def _marks(text: bytes) -> TimeMarks:
-    """Parse time marks from JSON, in which partition numbers are text."""
+    """Parse time marks from JSON, in which partition numbers are strings."""
     tables = json.loads(text).items()
     return {table: {int(number): mark for number, mark in partitions.items()} for table, partitions in tables}
 

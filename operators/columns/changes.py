@@ -1,9 +1,9 @@
 """Columnar changes: the data that operators and query tasks exchange.
 
 Two types alternate in every query. An operator or a scan emits `Rows`: columns of row kinds, arrival numbers and packed
-rows. The calc at its output filters and projects the rows and determines their destination. The result is `Changes`:
-the same columns with a side, a hash, a key and a sub-key for the consumer. The consumer takes `Changes` and emits
-`Rows` again. `columns.batch` defines the other content of a batch.
+rows. A calc then filters and projects the rows, and determines their destination. The result is `Changes`: the same
+columns with a side, a hash, a key and a sub-key for the consumer. The consumer takes `Changes` and emits `Rows` again.
+`columns.batch` defines the other contents of a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 
 WEIGHTS = np.array([1, -1, 1, -1], dtype=np.int64)
-"""The weight of each row kind in a multiset, indexed by the row kind's ordinal."""
+"""The weight that each row kind adds in a multiset, indexed by the ordinal of the row kind."""
 
 
 def binary(values: Iterable[bytes | None]) -> pa.BinaryArray:
@@ -35,7 +35,7 @@ def binary(values: Iterable[bytes | None]) -> pa.BinaryArray:
 
 
 def constant(value: bytes, length: int) -> pa.BinaryArray:
-    """Return an array that repeats `value` `length` times."""
+    """Return an array of `length` elements that are all `value`."""
     offsets = pa.py_buffer(np.arange(length + 1, dtype=np.int32) * np.int32(len(value)))
     return pa.Array.from_buffers(pa.binary(), length, [None, offsets, pa.py_buffer(value * length)])
 
@@ -48,16 +48,17 @@ def concat_binary(arrays: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
 
 
 def lengths(values: pa.BinaryArray) -> Int64s:
-    """Return the length of each value in bytes. No value may be null."""
+    """Return the length of each value in bytes. Nulls are not allowed."""
     result: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Changes without a destination, in columns kind int8, seq int64 and payload binary (Avro in the edge's schema).
+    """Changes without a destination: columns kind (int8), seq (int64) and payload (binary, Avro in the edge's schema).
 
-    `seq` is the arrival number of the change within its table; a joined row has the larger of its two parents' numbers.
+    `seq` is the arrival number of the change within its table. A joined row has the larger arrival number of its two
+    input rows.
     """
 
     kind: Int8s
@@ -95,15 +96,15 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes with a destination: `Rows` with columns side int8, hash uint64, key binary (nullable) and sub_key binary.
+    """Changes with a destination: `Rows`, with additional columns side (int8), hash (uint64), key and sub_key (binary).
 
     Between stages, `side` is int16, because it also identifies the consumer (`service.execute.members`).
 
-    - `hash` is `hashing.hash64` of the key. Only rows with a NULL key have a different hash, which spreads them over
-      shards.
-    - `key` has canonical bytes: two keys have the same bytes exactly if SQL considers them equal. It is null if a key
-      column that must not match NULL is NULL; such a row matches nothing.
-    - `sub_key` is never null; it is empty if the consumer's arrangement has no sub-key.
+    - `hash` is `hashing.hash64` of the key. Only rows with a null key have a different hash, which spreads them over
+      the shards.
+    - `key` has a canonical form: the bytes of two keys are the same if and only if SQL considers the keys equal. The
+      key is null if a key column that must not match NULL is NULL; a row with a null key matches nothing.
+    - `sub_key` is never null. It is empty if the consumer's arrangement has no sub-keys.
     """
 
     side: Int8s | Int16s
@@ -150,7 +151,7 @@ class Changes:
 
     @property
     def weight(self) -> Int64s:
-        """The sign of each change: +1 for +I and +U, -1 for -U and -D."""
+        """The weight of each change: +1 for +I and +U, -1 for -U and -D."""
         return WEIGHTS[self.kind]
 
     @property
@@ -181,7 +182,7 @@ class Changes:
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, start: int, end: int) -> Self:
-        """Return views of the changes from `start` up to but excluding `end`."""
+        """Return views of the changes from index `start` up to, but not including, index `end`."""
         return type(self)(
             self.side[start:end],
             self.kind[start:end],
@@ -193,7 +194,7 @@ class Changes:
         )
 
     def split(self, shards: int, by: Uint64s | None = None) -> list[Self]:
-        """Split the changes by shard (`hash mod shards`), in order. If `by` is given, it replaces the hashes."""
+        """Split the changes by shard (`hash mod shards`), in order. If `by` is given, use it instead of the hashes."""
         if shards == 1 or not len(self):
             return [self] * shards
         shard = ((self.hash if by is None else by) % np.uint64(shards)).astype(np.int64)

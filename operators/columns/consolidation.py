@@ -1,14 +1,14 @@
 """Consolidation: cancel equal rows of opposite sign, and keep the rest.
 
-A set of changes is a multiset of rows with signed weights; only the sum of the weights of equal rows matters. All such
-sums are computed here, from one weight per row and the columns that decide which rows are equal. The caller knows which
-row kinds the signs represent, and whether a row has a key. A row with weight 0 does not count, even if the caller uses
-it for another purpose.
+A set of changes is a multiset of rows with signed weights; equal rows count only by the sum of their weights. All of
+these sums are computed here, from one weight per row and the columns that decide which rows are equal. The caller knows
+which row kinds the signs represent, and whether rows have keys. A row with weight 0 is ignored, although the caller may
+use the row for another purpose.
 
 Most batches have little to cancel, so work is spent only on rows that may cancel. Rows are first compared by codes,
-which are the same for equal rows. Rows with the same code are then compared byte by byte, and equal rows of both signs
-are sorted by seq. If no row shares its code with a row of the opposite sign, the only cost is one sort of the codes. If
-all rows have the same sign, there is no cost at all.
+which are the same for equal rows. Rows with the same code are then compared byte by byte, and equal rows of opposite
+sign are sorted by seq. If no row shares its code with a row of the opposite sign, the only cost is one sort of the
+codes. If all rows have the same sign, not even this sort is needed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def net_weights(
     columns: Callable[[Indices], Sequence[KeyColumn]],
     seq: Callable[[Indices], Int64s],
 ) -> Int64s:
-    """Return the weights left after equal rows of opposite sign cancel; of equal rows, the latest by seq are kept.
+    """Return the weights left after equal rows of opposite sign cancel. Of equal rows, the latest by seq remain.
 
     Equal rows must have the same code; different rows may share a code (`hashing.sketch64` suffices). `columns` and
-    `seq` take row indices: `columns` returns all columns that decide whether these rows are equal, and `seq` returns
-    their seqs. If nothing cancels, the result is `weight` itself, not a copy.
+    `seq` are functions that take row indices: `columns` returns all columns that decide whether the rows are equal, and
+    `seq` returns the seqs of the rows. If nothing cancels, the result is `weight` itself, not a copy.
     """
     negative = weight < 0
     if not negative.any() or negative.all():
@@ -55,10 +55,10 @@ def net_weights(
 
 
 def net_in_groups(groups: Groups, payload: pa.BinaryArray, weight: Int64s, seq: Int64s) -> Int64s:
-    """Return the net weights of rows with weight 1 or -1, which are equal if their groups and payloads are.
+    """Return the net weights of rows with weight 1 or -1. Rows are equal if they have the same group and payload.
 
-    Rows cancel as in `net_weights`. Most groups have one or two rows, which are compared with each other and need no
-    sorting.
+    Rows cancel as in `net_weights`. Most groups have only one or two rows, for which a comparison suffices; only larger
+    groups are sorted.
     """
     counts = np.bincount(groups.ids, minlength=groups.count)
     first, last = (rows[counts == 2] for rows in firsts_and_lasts(groups))
@@ -82,9 +82,9 @@ def net_in_groups(groups: Groups, payload: pa.BinaryArray, weight: Int64s, seq: 
 
 
 def summed(groups: Groups, weight: Int64s) -> Int64s:
-    """Return weights that give each group's sum to its first row, and 0 to its other rows.
+    """Return weights in which each group's first row has the sum of the group's weights, and the other rows have 0.
 
-    The rows of a group must be equal in all columns, because the first row then represents all of them.
+    All rows of a group must be equal in all columns, because the first row then represents the group.
     """
     first = np.full(groups.count, -1)
     first[groups.ids[::-1]] = np.arange(len(weight))[::-1]
@@ -94,20 +94,23 @@ def summed(groups: Groups, weight: Int64s) -> Int64s:
 
 
 def spelled_out(weight: Int64s) -> Indices:
-    """Return each row's index, repeated by its weight: all retractions (negative weights) before all insertions."""
+    """Return the indices of rows with nonzero weight, each repeated |weight| times: first retractions, then insertions.
+
+    Retractions are the rows with negative weight.
+    """
     rows = np.concatenate((np.flatnonzero(weight < 0), np.flatnonzero(weight > 0)))
     copies = abs(weight[rows])
     return rows if (copies == 1).all() else np.repeat(rows, copies)
 
 
 def cancelled_pairs(before: Int64s, after: Int64s) -> Indices:
-    """Return the inserted row of each cancelled pair, given the weights before and after cancelling."""
+    """Return the index of the inserted row of each cancelled pair, given the weights before and after cancelling."""
     gone = np.maximum(before, 0) - np.maximum(after, 0)
     return np.repeat(np.arange(len(gone)), gone)
 
 
 def _alike(codes: Uint64s) -> tuple[Indices, Mask]:
-    """Return the rows that share a code with another row, sorted by code, and a mask of the first row of each code."""
+    """Return the rows whose code is not unique, sorted by code, and a mask of the first row with each code."""
     ascending = np.argsort(codes)
     ordered = codes[ascending]
     follows = ordered[1:] == ordered[:-1]
@@ -117,9 +120,9 @@ def _alike(codes: Uint64s) -> tuple[Indices, Mask]:
 
 
 def _equal(starts: Mask, columns: Sequence[KeyColumn]) -> Groups:
-    """Group the rows that are equal in all columns; `starts` marks the first of the rows with the same code.
+    """Group the rows that are equal in all columns. Rows are sorted by code; `starts` marks the first row of each code.
 
-    Rows with the same code are usually equal. A comparison of each row with its neighbour is then sufficient.
+    Rows with the same code are usually equal. In that case, it is enough to compare each row with its predecessor.
     """
     same = functools.reduce(np.logical_and, map(_as_before, columns))
     if (same | starts[1:]).all():
@@ -129,7 +132,7 @@ def _equal(starts: Mask, columns: Sequence[KeyColumn]) -> Groups:
 
 
 def _as_before(column: KeyColumn) -> Mask:
-    """Return whether each value but the first equals its predecessor."""
+    """Return which values equal their predecessors, for all values except the first."""
     if isinstance(column, np.ndarray):
         same: Mask = column[1:] == column[:-1]
         return same
@@ -137,7 +140,7 @@ def _as_before(column: KeyColumn) -> Mask:
 
 
 def _latest(groups: Groups, weight: Int64s, seq: Int64s) -> Int64s:
-    """Return weights that assign each group's sum to the latest of its rows that have the same sign as the sum."""
+    """Return weights that distribute each group's sum over the latest of those rows whose sign is that of the sum."""
     sums = _sums(groups, weight)
     left = sums[groups.ids]
     rows = np.flatnonzero(np.sign(weight) * np.sign(left) > 0)

@@ -1,36 +1,37 @@
 """Compute the net changes of a batch for the query's target: a topic, or the table that a user sees.
 
-Operators emit only +I and -D. At the end of a query, this module computes the net effect of the batch on each key:
+Operators emit only +I and -D. At the end of a query, this module computes the net effect of the batch on each key.
+Depending on the changelog mode, it emits:
 
 - upsert: at most one change per key: +U or +I with the remaining row, or -D;
-- retract with a key: per key +I, -D, or the pair -U, +U in that order; nothing if the row did not change;
+- retract with a key: for each key +I, -D, or -U followed by +U; nothing if the row did not change;
 - retract without a key: the multiset of rows, with equal +I and -D cancelled, retractions before insertions;
 - append: all changes, which must be insertions.
 
-The functions are pure, work on columns, and are shared by the Kafka writer and the in-memory engine.
+The functions are pure and work on columns. The Kafka writer and the in-memory engine share them.
 
-The order of changes is defined here, for all operators and for this module's output.
+The rest of this text defines the order of changes, both for all operators and for the output of this module.
 
 - *Old before new.* Within a batch, the -U of a key precedes its +U, and a -D precedes a +I with the same unique key. A
   consumer that applies the changes one by one therefore never has two rows with the same unique key, and never retracts
-  a row that it has not inserted yet. Every operator guarantees this for a shard's batch, and this module guarantees it
-  for its output. An operator does not know the unique keys of its result, so it emits all retractions before all
-  insertions (`consolidation.spelled_out`). The same applies to a result without a key. In a result with a key, the
-  changes of each key are adjacent.
+  a row before inserting it. Every operator guarantees this order for a shard's batch, and this module guarantees it for
+  its output. An operator does not know the unique keys of its result, so it emits all retractions before all insertions
+  (`consolidation.spelled_out`). So does this module if the result has no key. If the result has a key, the changes of
+  each key are adjacent.
 - *Order between operators does not matter.* Changes with the same key may come from several shards, so no operator
   relies on the order of its input's changes. Operators emit a set of signed rows: the net effect of the batch.
 - *Pieces add up.* An input's changes may arrive in pieces: rows that were unnested a few at a time, chunks that a task
-  reads, the output of several tasks, blocks. It does not matter which piece contains a change, or in which order the
-  pieces arrive. Code that works on one piece must therefore produce changes whose sum over all pieces is the result for
-  the whole batch. It may cancel equal rows of opposite sign, add up an aggregate, or keep only the last change of each
-  key of an upsert stream. It must not drop the old row of an update, because the key's other changes may cancel with
-  that row. An operator treats the sum of all pieces as the batch, not a single piece: if an input is not ordered by
+  reads, the output of several tasks, or blocks. It does not matter which piece contains a change, or in which order the
+  pieces arrive. Code that works on a single piece must therefore produce changes whose sum over all pieces is the
+  result for the whole batch. The code may cancel equal rows of opposite sign, add up an aggregate, or keep only the
+  last change of each key of an upsert stream. It must not drop the old row of an update, because the key's other
+  changes may cancel with that row. To an operator, the batch is the sum of all pieces: if an input is not ordered by
   arrival, equal rows of opposite sign cancel before rows replace each other (`operators.arrangement.resolving`).
 - *Within a table, `seq` defines the order*, which is the order of arrival. Only the last change of each primary key
-  counts. Without a primary key, a retraction applies to a row that was inserted before it. A table declared `exact` may
-  send the changes of different keys in any order, but must send the changes of each key in order. Without a primary
-  key, the batch of such a table is a set of signed rows. `operators.arrangement.resolving` describes how a +U that
-  arrives before its -U is handled.
+  counts. Without a primary key, a retraction applies to a row that was inserted before the retraction. A table declared
+  `exact` may send the changes of different keys in any order, but must send the changes of each key in order. If a
+  table declared `exact` has no primary key, its batch is a set of signed rows. `operators.arrangement.resolving`
+  describes how a +U that arrives before its -U is handled.
 """
 
 from __future__ import annotations
@@ -52,23 +53,23 @@ Codes = npt.NDArray[np.int64]
 
 
 class RetractionError(ValueError):
-    """Error for a retraction in an append-only result: the planner accepted a query that it should have refused."""
+    """An append-only result has a retraction: the planner accepted a query that it should have refused."""
 
 
 def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = False, ordered: bool = False) -> Changes:
-    """Return the net changes with the row kinds of `form`; the changes of each key are adjacent, old before new.
+    """Return the net changes with the row kinds of `form`. The changes of each key are adjacent, old before new.
 
-    - `keyed`: changes are netted by `changes.key`, the result's unique key; otherwise by the complete row.
-    - `by_seq`: the changes are an upsert stream as its source sent it, not a signed multiset. The last change of each
-      key by `seq` wins, and earlier rows are not retracted.
-    - `ordered`: rows are only inserted. They are sorted by their sub-keys, then by arrival, then by their bytes.
+    - `keyed`: whether changes are netted by `changes.key`, the result's unique key, instead of by the complete row.
+    - `by_seq`: whether the changes are an upsert stream as its source sent it, instead of a signed multiset. If so, the
+      last change of each key by `seq` wins, and earlier rows are not retracted.
+    - `ordered`: whether the changes, which must be insertions, are sorted by sub-key, then by arrival, then by bytes.
     """
     result = _net(changes, form, keyed=keyed, by_seq=by_seq)
     return _in_order(result) if ordered else result
 
 
 def _in_order(changes: Changes) -> Changes:
-    """Sort the changes by sub-key, arrival and bytes. Bytes matter only for rows derived from the same row."""
+    """Sort the changes by sub-key, arrival number and bytes. Bytes matter only for rows derived from the same row."""
     terms = pa.table({"sub_key": changes.sub_key, "seq": changes.seq, "payload": changes.payload})
     order = pc.sort_indices(terms, [(name, "ascending") for name in terms.column_names])
     return changes.take(order.to_numpy().astype(np.int64))
@@ -91,7 +92,7 @@ def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) ->
     single = (count == 1)[code]
     kind = np.where(changes.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
     if form == "upsert":
-        # A change that was already netted within its shard is a +U if it replaces a row, and stays one.
+        # A change that was netted within its shard is a +U if it replaces a row. This row kind is kept.
         kind = np.where(changes.kind == RowKind.UPDATE_AFTER, changes.kind, kind)
     if single.all():
         return _emit(changes, np.arange(len(changes)), kind)
@@ -106,9 +107,10 @@ def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) ->
 
 
 def _updates(changes: Changes, code: Codes, double: Mask, form: ChangelogMode) -> tuple[Indices, Int8s]:
-    """Return the net changes of the keys in `double`, which have one +I and one -D: an update, or nothing if equal.
+    """Return the net changes of the keys in `double`, which have one +I and one -D each.
 
-    This is the most common case of a key with several changes, and needs no sorting.
+    The result is an update, or nothing if the two rows are equal. This is the most common case of a key with several
+    changes, and needs no sorting.
     """
     places = np.empty((2, len(double)), np.int64)
     places[(changes.weight > 0).astype(np.int64), code] = np.arange(len(code))
@@ -122,7 +124,7 @@ def _updates(changes: Changes, code: Codes, double: Mask, form: ChangelogMode) -
 
 
 def _last(changes: Changes, code: Codes) -> tuple[Indices, Int8s]:
-    """Return the last change of each key by (seq, retraction before insertion), as +U or -D."""
+    """Return the last change of each key as +U or -D. With equal seqs, an insertion comes after a retraction."""
     positive = changes.weight > 0
     order = np.lexsort((positive, changes.seq, code))
     last = order[np.append(code[order][1:] != code[order][:-1], True)]
@@ -140,7 +142,7 @@ def _multiset(changes: Changes) -> Changes:
 
 
 def _settled(changes: Changes, code: Codes, rest: Indices, form: ChangelogMode) -> tuple[Indices, Int8s]:
-    """Cancel equal rows among the changes at `rest`, and return the net changes of each key with their row kinds."""
+    """Return the net changes among those at `rest`, and their row kinds. Equal rows of opposite sign cancel first."""
     code, payload, seq = code[rest], changes.payload.take(pa.array(rest)), changes.seq[rest]
     weight = net_weights(
         mix(code.astype(np.uint64), sketch64(payload)),
@@ -153,7 +155,7 @@ def _settled(changes: Changes, code: Codes, rest: Indices, form: ChangelogMode) 
     code, comes = code[at], weight[at] > 0
     inserts, deletes = (np.bincount(code[side], minlength=code.max(initial=0) + 1)[code] for side in (comes, ~comes))
     if form == "upsert":
-        # The last change of a key in this order is its remaining row or, if there is none, its deletion.
+        # In this order, a key's last change is the row that remains or, if no row remains, the key's deletion.
         last = np.append(code[1:] != code[:-1], True)[: len(code)]
         fresh = np.where(deletes > 0, RowKind.UPDATE_AFTER, RowKind.INSERT)
         return rest[at[last]], np.where(comes, fresh, RowKind.DELETE).astype(np.int8)[last]

@@ -1,13 +1,14 @@
 """Exact sums of doubles, almost always stored as two doubles.
 
-The exact sum of two doubles is the rounded sum plus a remainder that is itself a double (Knuth's TwoSum). A sum is
-therefore stored as `high`, the nearest double, and `low`, the remainder. Together they have 106 bits, enough for the
-exact sum of values of similar magnitude. If two doubles do not suffice, or if a batch adds so many rows to a group that
+The exact sum of two doubles is the rounded sum plus a remainder that is also a double (Knuth's TwoSum). A sum is
+therefore stored as `high`, the nearest double, and `low`, the remainder. The two have 106 bits, enough for the exact
+sum of values of similar magnitude. If two doubles do not suffice, or if a batch adds so many rows to a group that
 digits are faster, the sum is computed in digits by `exact_numbers`. It is stored in digits only if two doubles cannot
-hold it. A sum's representation depends only on its value, bit for bit, not on how it was computed. The result of a sum
-is `high`: rounded once, ties to even.
+represent it exactly. The same sum always has the same representation, bit for bit, regardless of how the sum was
+computed. The result of SUM is `high`, which has been rounded once, with ties to even.
 
-NaN and infinities are counted, so that they can be retracted. A sum that contains any of them is also stored in digits.
+NaN and infinities are counted, so that they can be retracted. A sum of values that include NaN or infinities is also
+stored in digits.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ ROUNDS = 16
 doubles."""
 
 DoublesPiece = tuple["ExactDoubles", Indices, Int64s]
-"""Numbers, with the group and the sign (+1 or -1) of each."""
+"""Numbers, the group of each number, and the sign (+1 or -1) of each number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactDoubles:
-    """Numbers stored as high + low or, in the rows `long`, where `low` is NaN, as `digits` and `special`.
+    """Numbers stored as high + low or, for the numbers at the indices `long`, as `digits` and `special`.
 
-    For each of those rows, `special` counts the NaN, positive infinities and negative infinities in the sum. In all
-    rows, `high` is the number rounded to a double, and never -0.0.
+    For the numbers at `long`, `low` is NaN, and `special` has three counts: of NaN, of positive infinities and of
+    negative infinities in the sum. For all numbers, `high` is the number rounded to a double, and never -0.0.
     """
 
     high: Doubles
@@ -68,7 +69,7 @@ class ExactDoubles:
 
     @classmethod
     def of_columns(cls, high: Doubles, low: Doubles, rest: pa.BinaryArray) -> ExactDoubles:
-        """Return the numbers that `to_columns` converted to these columns."""
+        """Return the numbers that `to_columns` converted to the given columns."""
         long = np.flatnonzero(pc.binary_length(rest).to_numpy(zero_copy_only=False))
         if len(long) == 0:
             return cls._short(high, low)
@@ -79,13 +80,13 @@ class ExactDoubles:
 
     @classmethod
     def of_digits(cls, digits: ExactNumbers, special: Int64s) -> ExactDoubles:
-        """Return numbers, given their finite parts in digits, and the NaN and infinities that `special` counts."""
+        """Return numbers, given their finite parts in digits, and the counts of their NaN and infinities."""
         high, low = _two_doubles(digits, special)
         long = np.flatnonzero(np.isnan(low))
         return cls(high, low, long, digits.take(long), special[long])
 
     def to_columns(self) -> list[Column]:
-        """Return three columns: the two doubles, and the counts and digits of long rows."""
+        """Return three columns: `high`, `low`, and the packed counts and digits of the numbers at `long`."""
         if len(self.long) == 0:
             return [self.high, self.low, constant(b"", len(self))]
         short = ~np.isnan(self.low)
@@ -96,7 +97,7 @@ class ExactDoubles:
 
     @classmethod
     def total(cls, pieces: Sequence[DoublesPiece], count: int) -> ExactDoubles:
-        """Return the sums of `count` groups over all pieces."""
+        """Return the sum of each of `count` groups over all pieces."""
         high, low = np.zeros(count), np.zeros(count)
         with np.errstate(over="ignore", invalid="ignore"):
             for numbers, group, sign in pieces:
@@ -118,12 +119,12 @@ class ExactDoubles:
         return cls(high, low, rows[long], sums.take(long), special[long])
 
     def add_to(self, high: Doubles, low: Doubles, group: Indices, sign: Int64s) -> None:
-        """Add these numbers to their groups' sums in place; `low` becomes NaN where digits are needed."""
+        """Add these numbers to the sums of their groups, in place. If a sum needs digits, its `low` is set to NaN."""
         low[np.bincount(group, minlength=len(low)) > ROUNDS] = np.nan
         waiting = np.flatnonzero(~np.isnan(low[group]))
         turn = np.empty(len(low), np.int64)
         while len(waiting):
-            # Each round adds one element of every group: the last one that is written here.
+            # Each round adds one element of every group: the last element that this assignment writes.
             turn[group[waiting]] = waiting
             last = turn[group[waiting]] == waiting
             rows, waiting = waiting[last], waiting[~last]
@@ -132,11 +133,11 @@ class ExactDoubles:
             rest, lost = _two_sum(low[of], missing)
             rest, lost_too = _two_sum(rest, self.low[rows] * times)
             high[of], rest = _two_sum(total, rest)
-            # NaN is unequal to zero too, so a NaN remainder also makes `low` NaN.
+            # A NaN remainder is not equal to zero, so it also makes `low` NaN.
             low[of] = np.where((lost == 0) & (lost_too == 0), rest, np.nan)
 
     def as_digits(self, rows: Indices, group: Indices, sign: Int64s) -> Iterator[tuple[ExactNumbers, Indices, Int64s]]:
-        """Yield the finite parts of these rows in digits, with their groups and signs."""
+        """Yield the finite parts of the numbers at `rows` in digits, with the groups and signs of the numbers."""
         is_long = np.isnan(self.low[rows])
         short, long = rows[~is_long], rows[is_long]
         for doubles in (self.high[short], self.low[short]):
@@ -147,14 +148,14 @@ class ExactDoubles:
 
 
 def _two_sum(left: Doubles, right: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the rounded sum and the remainder; the remainder is NaN if the sum overflows."""
+    """Return the rounded sum and the remainder. If the sum overflows, the remainder is NaN."""
     total = left + right
     of_right = total - left
     return total, (left - (total - of_right)) + (right - of_right)
 
 
 def _two_doubles(numbers: ExactNumbers, special: Int64s) -> tuple[Doubles, Doubles]:
-    """Return each number as high and low; low is NaN where two doubles do not suffice."""
+    """Return each number as `high` and `low`. If two doubles do not suffice, `low` is NaN."""
     high = numbers.scaled_doubles(DOUBLE_UNIT)
     rest = numbers.minus(_finite(high))
     low = rest.scaled_doubles(DOUBLE_UNIT)

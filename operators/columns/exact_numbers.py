@@ -1,13 +1,13 @@
 """Exact sums of integers, decimals and doubles: subtracting a value that was added restores the earlier sum.
 
-A number is a row of base-2**32 digits, least significant first: an integer of any length, in a fixed unit. The unit is
-1 for integers, the last decimal place for decimals, and 2**-1074 for doubles, because every finite double is a multiple
-of it. Numbers are added digit by digit, in any order and with any sign, without rounding. Only a result that is read as
-a double is rounded, once, to the nearest double (ties to even). (This is Kulisch's long accumulator, with carries
-delayed as in Neal's superaccumulators.)
+A number is an integer multiple of a fixed unit, written as a row of base-2**32 digits, least significant digit first.
+The unit is 1 for integers, the last decimal place for decimals, and 2**-1074 for doubles, because every finite double
+is a multiple of 2**-1074. Numbers are added digit by digit, in any order and with any sign, without rounding. A result
+is rounded only if it is a double: once, to the nearest double (ties to even). (This is Kulisch's long accumulator, with
+carries delayed as in Neal's superaccumulators.)
 
-The bytes of a number hold only the digits that it needs: the index of the first nonzero digit, then all digits up to
-the last, in two's complement. Zero takes no bytes. A sum of money amounts takes 12 to 16 bytes.
+A number is serialized with only the digits that it needs: the index of the first nonzero digit, followed by all digits
+from there to the last one, in two's complement. Zero takes no bytes. A sum of money amounts takes 12 to 16 bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HALF = np.int64((1 << 16) - 1)
 
 @dataclass(frozen=True, slots=True)
 class ExactNumbers:
-    """Numbers as digits: row i is the sum over j of digits[i, j] * 2 ** (32 * (low + j)).
+    """Numbers as digits: number i is the sum over j of digits[i, j] * 2 ** (32 * (low + j)).
 
     Digits may have any sign and magnitude until `carried` normalizes them.
     """
@@ -54,7 +54,7 @@ class ExactNumbers:
 
     @classmethod
     def of_decimals(cls, values: pa.Array) -> ExactNumbers:
-        """Return decimals as exact numbers, in units of their last decimal place. No decimal may be NULL."""
+        """Return decimals as exact numbers, in units of their last decimal place. NULL is not allowed."""
         words = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), values.offset * 16).reshape(-1, 2)
         halves = [words[:, 0] & _DIGIT, (words[:, 0] >> _BITS) & _DIGIT, words[:, 1] & _DIGIT, words[:, 1] >> _BITS]
         return cls(0, np.stack(halves, axis=1))
@@ -109,7 +109,7 @@ class ExactNumbers:
 
     @classmethod
     def total(cls, pieces: Sequence[tuple[ExactNumbers, Indices, Int64s]], count: int) -> ExactNumbers:
-        """Return the sums of `count` groups over all pieces, which are numbers with a group and a factor each."""
+        """Return the sum of each of `count` groups. A piece consists of numbers, and the group and factor of each."""
         pieces = [piece for piece in pieces if len(piece[0])]
         if not pieces:
             return cls(0, np.zeros((count, 1), np.int64))
@@ -122,11 +122,11 @@ class ExactNumbers:
         return cls(low, np.ascontiguousarray(sums.T))
 
     def take(self, rows: Indices) -> ExactNumbers:
-        """Return the numbers at these rows."""
+        """Return the numbers at `rows`, in that order."""
         return ExactNumbers(self.low, self.digits[rows])
 
     def replaced(self, rows: Indices, others: ExactNumbers) -> ExactNumbers:
-        """Return the numbers, with those at `rows` replaced by `others`."""
+        """Return a copy in which the numbers at `rows` are replaced by `others`."""
         if not len(rows):
             return self
         low = min(self.low, others.low)
@@ -143,19 +143,19 @@ class ExactNumbers:
         return ExactNumbers.total([(self, rows, ones), (other, rows, -ones)], len(self))
 
     def times(self, other: ExactNumbers) -> ExactNumbers:
-        """Return the products, row by row; the unit is the product of both units."""
+        """Return the products, row by row. The unit of the products is the product of the two units."""
         (left, one), (right, two) = self.magnitude(), other.magnitude()
         halves = _convolved(_halves(left.digits), _halves(right.digits))
         digits = halves[:, 0::2] | (halves[:, 1::2] << 16)
         return ExactNumbers(left.low + right.low, np.where(one ^ two, -1, 1)[:, None] * digits)
 
     def is_zero(self) -> Mask:
-        """Return which numbers are zero."""
+        """Return a mask of the numbers that are zero."""
         result: Mask = (self.carried().digits == 0).all(axis=1)
         return result
 
     def carried(self) -> ExactNumbers:
-        """Return the numbers in two's complement: digits from 0 to 2**32 - 1, then 0 or -1 for the sign."""
+        """Return the numbers in two's complement: digits from 0 to 2**32 - 1, followed by a sign digit, 0 or -1."""
         rows, width = self.digits.shape
         digits = np.concatenate([self.digits, np.zeros((rows, 3), np.int64)], axis=1)
         for number in range(width + 2):
@@ -172,7 +172,7 @@ class ExactNumbers:
         return ExactNumbers(self.low, np.where(negative[:, None], -1, 1) * carried.digits).carried(), negative
 
     def to_bytes(self) -> pa.BinaryArray:
-        """Return the bytes of each number, which hold only the digits that it needs."""
+        """Serialize each number with only the digits that it needs."""
         digits = self.carried().digits
         body, negative = digits[:, :-1], digits[:, -1:] < 0
         extended = body == np.where(negative, _DIGIT, 0)
@@ -194,7 +194,7 @@ class ExactNumbers:
 
     @classmethod
     def of_bytes(cls, values: pa.BinaryArray) -> ExactNumbers:
-        """Return the numbers that `to_bytes` wrote."""
+        """Return the numbers that `to_bytes` serialized."""
         offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
         words = np.diff(offsets) // 4
         if not words.any():
@@ -215,7 +215,7 @@ class ExactNumbers:
         return cls(low, digits)
 
     def scaled_doubles(self, unit: int) -> Doubles:
-        """Return each number times 2 ** unit as the nearest double; infinite if it is too large."""
+        """Return each number times 2 ** unit, rounded to the nearest double; infinite if the result is too large."""
         magnitude, negative = self.magnitude()
         # Add two zero digits below, so that there are always three digits to read.
         digits = np.concatenate([np.zeros((len(self), 2), np.int64), magnitude.digits], axis=1).astype(np.uint64)
@@ -235,7 +235,7 @@ class ExactNumbers:
         return np.where(negative, -result, result)
 
     def _as_decimals(self) -> tuple[pa.Array, Mask]:
-        """Return the numbers as decimals with 38 digits and scale 0, and a mask of those that fit."""
+        """Return the numbers as decimals with 38 digits and scale 0, and a mask of the numbers that fit this type."""
         rows = len(self)
         digits = self.carried().digits
         below = np.zeros((rows, self.low), np.int64)
@@ -248,14 +248,17 @@ class ExactNumbers:
         return raw, fits & inside
 
     def to_decimals(self, type_: pa.DataType) -> pa.Array:
-        """Return the numbers, in units of the type's last decimal place, as decimals; NULL where they do not fit."""
+        """Return the numbers as decimals of this type; NULL if they do not fit.
+
+        The unit of the numbers must be the type's last decimal place.
+        """
         raw, fits = self._as_decimals()
         limit = pa.scalar(10**type_.precision - 1, pa.decimal128(38, 0))
         fits = fits & to_mask(pc.less_equal(pc.abs(raw), limit))
         return pa.Array.from_buffers(type_, len(raw), [_bitmap(fits), raw.buffers()[1]])
 
     def to_integers(self) -> pa.Array:
-        """Return the numbers as 64-bit integers; NULL where they do not fit."""
+        """Return the numbers as 64-bit integers; NULL if they do not fit."""
         raw, fits = self._as_decimals()
         words = np.frombuffer(raw.buffers()[1], np.int64, 2 * len(raw)).reshape(-1, 2)
         fits = fits & (words[:, 1] == words[:, 0] >> 63)
@@ -263,14 +266,14 @@ class ExactNumbers:
 
 
 def _halves(digits: Int64s) -> Int64s:
-    """Split base-2**32 digits into twice as many base-2**16 digits, without upper digits that are zero in all rows."""
+    """Split base-2**32 digits into base-2**16 digits. Upper base-2**32 digits that are zero in all rows are omitted."""
     used = np.flatnonzero(digits.any(axis=0))
     digits = digits[:, : int(used[-1]) + 1 if len(used) else 1]
     return np.stack([digits & _HALF, digits >> 16], axis=2).reshape(len(digits), -1)
 
 
 def _convolved(left: Int64s, right: Int64s) -> Int64s:
-    """Return the base-2**16 digits of products, least significant first; the number of digits is even."""
+    """Multiply numbers in base-2**16 digits, least significant digit first. Products have an even number of digits."""
     width = left.shape[1] + right.shape[1]
     products = np.zeros((len(left), width + width % 2), np.int64)
     for number in range(left.shape[1]):

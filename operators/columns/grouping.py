@@ -1,8 +1,9 @@
 """Exact grouping and matching of rows by bytes, with 64-bit codes as the fast path.
 
-A code is any function of the columns that decide equality. One sort groups the rows by code. Comparing the bytes of
-neighbouring rows then confirms nearly every group. If rows with different values share a code, they are distinguished
-by numbering all of their values. A collision therefore costs time, but never gives a wrong result.
+A code is a number computed from the columns that decide whether rows are equal. One sort groups the rows by code.
+Comparing the bytes of neighbouring rows then confirms nearly every group. If rows with different values share a code,
+they are distinguished by numbering all of their values. A collision therefore costs time, but never gives a wrong
+result.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Groups:
 
 
 def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
-    """Group rows that are equal in all columns; equal rows must have the same code."""
+    """Group the rows that are equal in all columns. Equal rows must have the same code."""
     if len(codes) == 0:
         return Groups(np.empty(0, np.int64), 0)
     order = np.argsort(codes)
@@ -52,7 +53,7 @@ def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
 
 
 def firsts_and_lasts(groups: Groups) -> tuple[Indices, Indices]:
-    """Return the first and the last row of each group. No group may be empty."""
+    """Return the indices of the first and the last row of each group. Groups must not be empty."""
     rows = np.arange(len(groups.ids))
     first, last = np.zeros((2, groups.count), np.int64)
     first[groups.ids[::-1]], last[groups.ids] = rows[::-1], rows
@@ -60,9 +61,9 @@ def firsts_and_lasts(groups: Groups) -> tuple[Indices, Indices]:
 
 
 def in_turn(groups: Groups, major: Any, minor: Any) -> Indices:
-    """Return all rows, with those of each group together, in order of `major`, then `minor`.
+    """Return the indices of all rows; the rows of each group are adjacent, in order of `major`, then `minor`.
 
-    Most groups have one or two rows, and need no sorting.
+    Most groups have one or two rows, which need no sorting.
     """
     counts = np.bincount(groups.ids, minlength=groups.count)
     first, last = (rows[counts == 2] for rows in firsts_and_lasts(groups))
@@ -75,7 +76,7 @@ def in_turn(groups: Groups, major: Any, minor: Any) -> Indices:
 
 
 def equal(columns: Sequence[KeyColumn], left: Indices, right: Indices) -> Mask:
-    """Return whether row `left[i]` equals row `right[i]` in all columns."""
+    """Return, for each i, whether row `left[i]` equals row `right[i]` in all columns."""
     result = np.ones(len(left), np.bool_)
     for column in columns:
         if isinstance(column, np.ndarray):
@@ -100,7 +101,7 @@ def to_mask(booleans: pa.BooleanArray) -> Mask:
 
 
 def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[KeyColumn]) -> Groups:
-    """Split groups of rows that share a code but differ, by numbering their values.
+    """Split groups whose rows share a code but differ, by numbering the values of the rows `suspects`.
 
     The first part of a split group keeps the group's number.
     """
@@ -121,14 +122,14 @@ def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[K
 
 
 def distinct(values: Uint64s) -> Uint64s:
-    """Return the distinct values, ascending. Sorting is many times faster than NumPy's hash table."""
+    """Return the distinct values in ascending order. They are sorted, which is many times faster than hashing them."""
     ascending = np.sort(values)
     result: Uint64s = ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(values)]]
     return result
 
 
 def is_in(values: Uint64s, ascending: Uint64s) -> Mask:
-    """Return which values are in the sorted array `ascending`; fastest if long stretches of `values` ascend too."""
+    """Return which values are in the sorted array `ascending`. This is fastest if most of `values` ascends, too."""
     if len(ascending) == 0:
         return np.zeros(len(values), np.bool_)
     result: Mask = ascending[np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)] == values
@@ -136,7 +137,7 @@ def is_in(values: Uint64s, ascending: Uint64s) -> Mask:
 
 
 def members(counts: Indices) -> tuple[Indices, Indices]:
-    """Return each element's group, and its rank within the group, for consecutive groups of `counts` elements."""
+    """Return each element's group and its index within the group. Group i consists of `counts[i]` adjacent elements."""
     owner = np.repeat(np.arange(len(counts)), counts)
     starts = np.cumsum(counts) - counts
     return owner, np.arange(len(owner)) - starts[owner]

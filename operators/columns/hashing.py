@@ -1,11 +1,11 @@
 """The 64-bit key hash, which determines a row's shard and its order in an arrangement.
 
-The hash is XXH64 with seed 0, by the published specification of Yann Collet's xxHash, so any xxHash library can
-recompute shard numbers. It is computed for all rows at once. Values longer than `LONGEST` bytes are first replaced by
-their 32-byte BLAKE2b digest, because the cost depends on the longest value in a batch.
+The hash is XXH64 with seed 0, according to the specification of Yann Collet's xxHash, so shard numbers can be
+recomputed with any xxHash library. The hashes of all rows are computed at once. Values longer than `LONGEST` bytes are
+first replaced by their 32-byte BLAKE2b digest, because the cost depends on the longest value in a batch.
 
-State on disk and shard numbers depend on these hashes, so the function must never change. A test checks it against
-golden values.
+State on disk and shard numbers depend on these hashes, so the hash function must never change. A test compares its
+results with golden values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Indices, Uint64s, binary
 
 LONGEST = 1024
-"""The maximum length in bytes of values that are hashed directly; longer values are hashed by their digest."""
+"""The maximum length in bytes of values that are hashed directly. Of longer values, the digest is hashed."""
 
 _CHUNK = 1 << 14
 """The number of rows hashed at a time, small enough for intermediate columns to stay in the processor's cache."""
@@ -35,7 +35,7 @@ _STRIPE = 32
 
 
 def hash64(values: pa.BinaryArray) -> Uint64s:
-    """Return the XXH64 of each value; null is hashed like an empty value."""
+    """Return the XXH64 hash of each value; null is hashed like an empty value."""
     values = _with_long_values_digested(values)
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     data = values.buffers()[2]
@@ -52,24 +52,25 @@ def hash64(values: pa.BinaryArray) -> Uint64s:
 
 
 def digest128(values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the first 128 bits of each value's SHA-256, as a permanent substitute for it. No value may be null.
+    """Return the first 128 bits of each value's SHA-256 digest, as a permanent substitute for the value.
 
-    If two digests are equal, the values need not be compared, unlike with a hash: collisions do not occur in practice.
-    A digest takes about 1 us.
+    Nulls are not allowed. Unlike values with equal 64-bit hashes, values with equal digests need not be compared,
+    because collisions do not occur in practice. A digest takes about 1 us.
     """
     return binary(hashlib.sha256(value).digest()[:16] for value in values.to_pylist())
 
 
 def mix(first: Uint64s, second: Uint64s) -> Uint64s:
-    """Combine two hashes into one; their order matters. The result is for use within a batch, and is never stored."""
+    """Combine two hashes into one; their order matters. The result must only be used within a batch, never stored."""
     return _avalanche((_rotate(first, 31) * _PRIME_1) ^ (second * _PRIME_2))
 
 
 def sketch64(values: pa.BinaryArray) -> Uint64s:
-    """Return a code computed from each value's length and 24 of its bytes. It is for use within a batch.
+    """Return a code for each value, computed from the value's length and 24 of its bytes.
 
-    Equal values have the same code. Values that differ only in their other bytes also have the same code, so the values
-    of matching codes must be compared. A code costs a quarter as much as a hash, and is never stored.
+    Equal values have the same code. Values that differ only in bytes that the code does not cover also have the same
+    code, so values with the same code must be compared. A code costs a quarter as much as a hash. Codes must only be
+    used within a batch, never stored.
     """
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -97,7 +98,7 @@ def _with_long_values_digested(values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _hash_ascending(data: pa.Buffer, starts: Indices, lengths: npt.NDArray[np.int64]) -> Uint64s:
-    """Return the XXH64 of spans of `data`; `lengths` must be sorted, because each round works on a tail of the rows."""
+    """Return the XXH64 hashes of spans of `data`. `lengths` must ascend: each round processes a tail of the rows."""
     words, halves, octets = (_at_every_byte(data, kind) for kind in ("<u8", "<u4", "u1"))
     hashes = np.full(len(starts), _PRIME_5, dtype=np.uint64)
     long = int(np.searchsorted(lengths, _STRIPE))

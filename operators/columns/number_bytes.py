@@ -1,6 +1,6 @@
-"""Encode integers as bytes that sort in numeric order: a marker byte, then eight bytes with the sign bit flipped.
+"""An encoding of integers as bytes that sort in numeric order: a marker byte, then 8 bytes with the sign bit flipped.
 
-Such bytes can be used as the sub-key of an arrangement in layout *ordered* (`order_code`).
+The encoded integers can be used as the sub-keys of an arrangement in layout *ordered* (`order_code`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WIDTH = 9
 
 
 def to_bytes(numbers: Int64s) -> pa.BinaryArray:
-    """Return the bytes of each number."""
+    """Return the encoded bytes of each number."""
     count = len(numbers)
     octets = np.empty((count, _WIDTH), np.uint8)
     octets[:, 0] = 1

@@ -1,14 +1,15 @@
 """The order code: 40 bits that represent an order key. Sorting by codes never contradicts sorting by keys.
 
-An order key is a byte string; rows rank in the order of their keys. Two keys seldom differ in their first bytes: all
-small numbers, encoded in eight bytes, share the first seven. The code is therefore a floating-point representation of
-the key's first 17 bytes. They are read as a marker and a 128-bit number with its sign bit flipped, which is how
-numbers, times and decimals are encoded. The code consists of 2 bits of the marker, the sign, 7 bits for the number of
-significant bits, and the 30 bits after the first significant bit. Every whole number below 2^30 has its own code.
-Timestamps of this century have one code per second, doubles keep 18 bits of their mantissa, and text keeps its first
-four letters.
+An order key is a byte string, and rows are ranked by their order keys. Two keys seldom differ in their first bytes. For
+example, all small numbers, encoded in 8 bytes, share the first 7. The code is therefore a floating-point representation
+of the key's first 17 bytes. These bytes are read as a marker byte, followed by a 128-bit number with its sign bit
+flipped, because numbers, times and decimals are encoded in this way. The code consists of 2 bits of the marker, the
+sign, 7 bits for the number of significant bits, and the 30 bits after the first significant bit. Every whole number
+below 2^30 has its own code. Timestamps of this century have one code per second. Doubles are distinguished by 18 bits
+of their mantissa, and text by its first four bytes.
 
-An order key may have any bytes. Keys with a different encoding share codes more often, which only costs time.
+An order key may consist of any bytes. If keys are encoded differently, more of them share a code, which costs only
+time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _READ = 17
 
 
 def order_code(keys: pa.BinaryArray) -> Uint64s:
-    """Return the code of each order key, below 2^40; the smaller of two keys never has the larger code."""
+    """Return the code of each order key, a number below 2^40. The smaller of two keys never has the larger code."""
     if len(keys) == 0:
         return np.empty(0, np.uint64)
     head = _head(keys)
@@ -55,7 +56,7 @@ def order_code(keys: pa.BinaryArray) -> Uint64s:
 
 
 def _head(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
-    """Return the first 17 bytes of each key as a row, padded with zeros."""
+    """Return a matrix with one row per key: the key's first 17 bytes, padded with zeros."""
     offsets = np.frombuffer(keys.buffers()[1], np.int32, len(keys) + 1, keys.offset * 4).astype(np.int64)
     data = keys.buffers()[2]
     octets = np.frombuffer(b"" if data is None else data, np.uint8)
@@ -68,7 +69,7 @@ def _head(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
 
 
 def _bit_length(values: Uint64s) -> Uint64s:
-    """Return the bit length of each value; it is computed in halves, because doubles hold only 53 bits exactly."""
+    """Return the bit length of each value. It is computed from 32-bit halves, because doubles have only 53 bits."""
     high = values >> _HALF
     of_high = np.frexp(high.astype(np.float64))[1]
     of_low = np.frexp((values & np.uint64(0xFFFFFFFF)).astype(np.float64))[1]

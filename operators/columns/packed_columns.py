@@ -1,11 +1,11 @@
 """Pack columns of numbers and bytes into one column of bytes, and unpack them. State rows are stored in this form.
 
-A packed row has one number per column, followed by the bytes of its byte strings. For an integer, the number is its
-value, zigzag-coded. For a double, it is the bit pattern, most significant byte first, so that trailing zeros cost
-nothing. For a byte string, it is the length plus one, or zero for null. A number below `_SMALL` takes one byte. Any
-other number takes a byte for its length, followed by its own bytes, in little-endian order. (This is a prefix varint,
-as in SQLite. Unlike LEB128, it is read and written a whole column at a time.) The reader must know the columns, so
-changing them changes the state format. The first columns can be read without knowing the later ones.
+A packed row has one number per column, followed by the contents of the row's byte strings. For an integer, the number
+is the zigzag-encoded value. For a double, it is the bit pattern with reversed bytes, so that trailing zeros take no
+space. For a byte string, it is the length plus one, or zero for null. A number below `_SMALL` takes one byte. Any other
+number takes a byte for its length, followed by its bytes in little-endian order. (This is a prefix varint, as in
+SQLite. Unlike LEB128, it can be read and written a whole column at a time.) The reader must know the columns, so
+changing the columns changes the state format. The first columns can be read without knowing the later columns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 from rowkind.operators.columns.changes import Indices, Int64s, Uint64s, binary
 
 Column = Any
-"""A NumPy array of 64-bit integers or of doubles, or an Arrow array of bytes."""
+"""A NumPy array of 64-bit integers or doubles, or an Arrow array of bytes."""
 
 _Octets = npt.NDArray[np.uint8]
 
 _SMALL = 248
-"""Numbers from this value on are written in 1 to 8 bytes, preceded by a byte that gives their count."""
+"""The smallest number that is not written as a single byte. From this number on, 1 to 8 bytes follow a length byte."""
 
 _MASKS = np.array([(1 << (8 * width)) - 1 for width in range(9)], np.uint64)
 """Masks that keep the lowest bytes of a word, indexed by the number of bytes to keep."""
@@ -40,11 +40,14 @@ def pack(columns: Sequence[Column]) -> pa.BinaryArray:
 
 
 def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
-    """Return the packed columns. `kinds` has a letter per column: n for integers, f for doubles and b for bytes."""
+    """Return the columns that `pack` packed.
+
+    `kinds` has a letter for each column: n for integers, f for doubles, b for bytes.
+    """
     at = starts_of(values)
     end = int(at[-1]) if len(at) else 0
     at = at[:-1]
-    # A word that begins in the last bytes extends beyond them.
+    # Words of 8 bytes are read, and a word that begins in the last bytes extends beyond the end of the data.
     data = np.append(np.frombuffer(values.buffers()[2] or b"", np.uint8)[:end], np.zeros(8, np.uint8))
     words = []
     for _ in kinds:
@@ -66,20 +69,20 @@ def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
 
 
 def fixed_width(data: object, width: int, count: int) -> pa.BinaryArray:
-    """Return a column of `count` values of `width` bytes each, stored in `data` one after the other."""
+    """Return a column of `count` values of `width` bytes each, which `data` contains one after the other."""
     assert width * count < 1 << 31, "one batch of one shard touches more groups than one Arrow array can hold"
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def without_first(values: pa.BinaryArray, count: int) -> pa.BinaryArray:
-    """Return each value without its first `count` bytes; no value may be shorter."""
+    """Return each value without its first `count` bytes. Values must have at least `count` bytes."""
     starts = starts_of(values)
     return spans(np.frombuffer(values.buffers()[2] or b"", np.uint8), starts[:-1] + count, np.diff(starts) - count)
 
 
 def _words(column: Column) -> Uint64s:
-    """Return the number that represents the column's value in each row."""
+    """Return the number that represents each value of the column in the packed form."""
     if not isinstance(column, np.ndarray):
         lengths: Uint64s = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
         return lengths.view(np.uint64)
@@ -89,9 +92,9 @@ def _words(column: Column) -> Uint64s:
 
 
 def _written(columns: Sequence[Uint64s]) -> pa.BinaryArray:
-    """Encode these numbers, row by row.
+    """Encode columns of numbers as one byte string per row.
 
-    First, every row gets as many bytes per number as the longest number in the column needs. Then the bytes that a row
+    First, every row is given as many bytes per column as the column's longest number needs. Then the bytes that a row
     does not need are dropped.
     """
     rows = len(columns[0])
@@ -118,7 +121,7 @@ def _written(columns: Sequence[Uint64s]) -> pa.BinaryArray:
 
 
 def _width(words: Uint64s) -> _Octets:
-    """Return how many bytes each number takes after its first byte."""
+    """Return how many bytes each number takes in addition to its first byte."""
     width = (words >= _SMALL).astype(np.uint8)
     for number in range(1, (int(words.max(initial=0)).bit_length() + 7) // 8):
         width += words >= np.uint64(1 << (8 * number))
@@ -126,7 +129,7 @@ def _width(words: Uint64s) -> _Octets:
 
 
 def _read(data: _Octets, at: Indices) -> tuple[Uint64s, Indices]:
-    """Return the number at each of these positions, and where it ends. `data` must have 8 extra bytes at the end."""
+    """Return the number at each position, and the position after it. `data` must have 8 extra bytes at the end."""
     first = data[at]
     at = at + 1
     if first.max(initial=0) < _SMALL:
@@ -137,20 +140,20 @@ def _read(data: _Octets, at: Indices) -> tuple[Uint64s, Indices]:
 
 
 def starts_of(values: pa.BinaryArray) -> Int64s:
-    """Return where each value begins, and where the last one ends."""
+    """Return the offset at which each value begins, and the offset at which the last value ends."""
     offsets = np.frombuffer(values.buffers()[1] or b"\0\0\0\0", np.int32, len(values) + 1, values.offset * 4)
     return offsets.astype(np.int64)
 
 
 def spans(data: _Octets, begins: Indices, lengths: Int64s, null: npt.NDArray[np.bool_] | None = None) -> pa.BinaryArray:
-    """Return the spans of `data` with these starts and lengths, and null where `null` is true.
+    """Return the spans of `data` with the given starts and lengths. Where `null` is true, return null instead.
 
     The starts must ascend, and the spans must not overlap.
     """
     count = len(begins)
     if count == 0:
         return binary(())
-    # Build an array in which the gaps between the spans are values too, then take every second value.
+    # Build an array in which the gaps between the spans are also values, then take every other value.
     bounds = np.stack([begins, begins + lengths], axis=1).astype(np.int32)
     spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     return spans.take(pa.array(2 * np.arange(count), mask=null))

@@ -1,8 +1,8 @@
-"""Times from the rows' own columns, in ms since the epoch, on the same scale as watermarks.
+"""Times taken from columns of the rows, in ms since the epoch, on the same scale as watermarks.
 
-An operator that evicts rows by a watermark uses the watermark as the batch's time. The `written_at` of a stored row is
-then the time at which the row may be evicted. Such rows therefore expire like rows with a TTL: from that time on, they
-are invisible, merges drop them, and segments that contain only such rows are dropped without being read.
+An operator that evicts rows by a watermark uses the watermark as the batch's time, and stores each row with the time of
+its eviction as `written_at`. The rows then expire like rows with a TTL: from their time on, they are invisible and
+merges drop them. A segment in which all rows have expired is dropped without being read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ END = 1 << 60
 """A time after all others: the watermark at the end of the input, and the eviction time of rows that never expire."""
 
 RowTime = Callable[[pa.BinaryArray], Int64s]
-"""A function that returns a time for each packed row."""
+"""A function that takes packed rows and returns a time for each row."""
 
 _LEAST, _LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 

@@ -1,7 +1,8 @@
-"""Encode values as bytes, and order values. MIN, MAX and DISTINCT store and compare values in this form.
+"""An encoding of values as bytes, and an order of values. MIN, MAX and DISTINCT store and compare values in this form.
 
-Two values have the same bytes exactly if SQL considers them equal: -0.0 is written as 0.0, and every NaN as the same
-NaN. The order is Spark SQL's: NaN is the greatest double, false is less than true, and text is compared byte by byte.
+Two values have the same bytes if and only if SQL considers the values equal: -0.0 is written as 0.0, and every NaN as
+the same NaN. The order is that of Spark SQL: NaN is the greatest double, false is less than true, and text is compared
+byte by byte.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SIGN = np.int64(-(1 << 63))
 
 
 def to_bytes(column: pa.Array) -> pa.BinaryArray:
-    """Return each value as bytes. The column must have no NULLs, and a type that `from_bytes` supports."""
+    """Return each value as bytes. The column must not contain NULL, and `from_bytes` must support the column's type."""
     type_ = column.type
     if _has_any_length(type_):
         return column.cast(pa.binary())
@@ -32,7 +33,7 @@ def to_bytes(column: pa.Array) -> pa.BinaryArray:
 
 
 def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
-    """Return the values that `to_bytes` encoded for a column of this type. No value may be null."""
+    """Return the values that `to_bytes` encoded for a column of this type. Nulls are not allowed."""
     if _has_any_length(type_):
         return values.cast(type_)
     stored = pa.int8() if pa.types.is_boolean(type_) else type_
@@ -56,7 +57,10 @@ def canonical(column: pa.Array) -> pa.Array:
 
 
 def ranks(column: pa.Array) -> Int64s:
-    """Return numbers that have the same order as the values, and no other meaning. The column must have no NULLs."""
+    """Return numbers that sort in the same order as the values. The column must not contain NULL.
+
+    Numbers from different calls must not be compared.
+    """
     type_ = column.type
     if pa.types.is_floating(type_):
         bits = _canonical(column.cast(pa.float64()).to_numpy(zero_copy_only=False)).view(np.int64)
@@ -71,7 +75,10 @@ def ranks(column: pa.Array) -> Int64s:
 
 
 def order_codes(column: pa.Array) -> Uint64s:
-    """Return 32-bit codes that never contradict the values' order: each value as a float, or its first four letters."""
+    """Return a 32-bit code for each value, made from a 32-bit float or the value's first four bytes.
+
+    Sorting by codes never contradicts sorting by values.
+    """
     type_ = column.type
     if _has_any_length(type_) or pa.types.is_fixed_size_binary(type_):
         return _first_letters(to_bytes(column))
@@ -105,7 +112,10 @@ def _integers(column: pa.Array) -> Int64s:
 
 
 def _rough_decimals(column: pa.Array) -> Any:
-    """Return doubles in the order of the decimals. The lower word is used only if the upper word is 0 or -1."""
+    """Return approximate doubles that never contradict the decimals' order.
+
+    The lower word of a decimal is used only if the upper word is 0 or -1.
+    """
     words = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), column.offset * 16).reshape(-1, 2)
     lower, upper = words[:, 0].view(np.uint64), words[:, 1]
     word = 2.0**64

@@ -1,9 +1,9 @@
-"""The keys of two facts about the entire right side, which are sent to every shard of a null-aware join."""
+"""The keys of the two facts about a null-aware join's right side; the facts are sent to every shard."""
 
 from __future__ import annotations
 
 NOT_EMPTY = b"not empty"
-"""The right side has at least one row."""
+"""The key of the fact that the right side has at least one row."""
 
 HAS_NULL = b"has null"
-"""The right side has a row whose key is NULL."""
+"""The key of the fact that the right side has a row whose key is NULL."""

@@ -1,4 +1,4 @@
-"""A join input during one batch: its arrangement, the effect of its changes, and its rows whose keys are touched."""
+"""One input of a join during one batch: its arrangement, its resolved changes, and its rows with touched keys."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ from rowkind.operators.join.recomputed_rows import RemadeRows, Remake
 from rowkind.operators.join.rows import SideRows, hashes, number_keys
 
 FIRST_COPY = b"\0\0"
-"""The suffix of the first copy's key, if a row is sent in several copies: the number 0 in two bytes."""
+"""The suffix of the first copy's key, for rows that are sent in several copies: the number 0 in two bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """The specification of one join input.
 
-    - `by_seq`: whether changes are applied in the order of seq, and a bare insertion replaces the existing row.
-    - `counts_unmatched`: whether retractions that find no row are returned as unmatched or, with a TTL, are treated as
-      retractions of expired rows. False for upsert inputs, in which it is normal that a delete finds no row.
-    - `exact`: whether a retraction carries the row as it was sent. If such a retraction finds a different row under its
+    - `by_seq`: whether changes are applied in `seq` order, and an insertion without a retraction replaces the existing
+      row.
+    - `counts_unmatched`: whether retractions that find no row have an effect: they are returned as unmatched or, if the
+      input has a TTL, are treated as retractions of expired rows. False for upsert inputs, where a delete often finds
+      no row.
+    - `exact`: whether a retraction carries the row as it was sent. If that retraction finds a different row under its
       key, it must not remove that row.
-    - `until`: returns the time until which each row is stored; None if the rows' own times do not limit this.
+    - `until`: returns the time until which each row is stored; None if no time in the rows limits how long they are
+      stored.
     - `copied`: whether each row arrives under several keys. The first copy's key ends in `FIRST_COPY`. Unmatched and
       repeated changes are reported only for the first copy.
-    - `alike`: in layout *multiset*, returns the bytes by which rows are compared, for a Normalize; None to compare
+    - `alike`: for a Normalize in layout *multiset*, returns the bytes by which rows are compared; None to compare
       payloads.
-    - `remake`: recomputes the rows, which are then not stored. If it is set, neither side has a TTL.
+    - `remake`: recomputes the rows, so that they need not be stored; None to store them. If it is set, neither side has
+      a TTL.
     """
 
     layout: Layout
@@ -54,10 +58,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One join input during one batch: its arrangement, and the effect of its changes.
+    """One input of a join during one batch: its arrangement and its resolved changes.
 
-    `expired` are the rows of those retractions that find no stored row and are treated as retractions of expired rows.
-    `late` is the number of these retractions.
+    `expired` contains the rows of retractions that find no stored row and are therefore treated as retractions of
+    expired rows. `late` is the number of these retractions.
     """
 
     arrangement: Arrangement | RemadeRows
@@ -92,17 +96,17 @@ class JoinInput:
         return cls(arrangement, resolved, changes.take(unmatched), changes.take(repeated), expired, late, withdrawn)
 
     def touched(self) -> Uint64s:
-        """Return the key hashes of added, removed and expired rows, without NULL keys."""
+        """Return the key hashes of the added, removed and expired rows whose keys are not NULL."""
         parts = self.resolved.added, self.resolved.removed, self.expired
         return distinct(np.concatenate([hashes(part) for part in parts]))
 
     def rewritten_elsewhere(self, keys: Uint64s) -> Entries:
-        """Return the rewritten rows that `stayed(keys)` does not return."""
+        """Return the rewritten rows that `stayed(keys)` omits."""
         rewritten = self.resolved.rewritten
         return rewritten.filter(~self.arrangement.finds(rewritten, keys)) if len(rewritten) else rewritten
 
     def all_there(self) -> Entries:
-        """Return all of the shard's rows, as they were before the batch."""
+        """Return all rows of the shard as they were before the batch."""
         assert isinstance(self.arrangement, Arrangement), "only an input with stored rows can return all rows"
         return self.arrangement.between(np.zeros(1, np.uint64), np.full(1, ~np.uint64(0)))
 
@@ -113,8 +117,8 @@ class JoinInput:
     def count(self, others: SideRows, keys: Uint64s) -> Int64s:
         """Return, for each key number, how many of this input's rows the batch neither adds nor removes.
 
-        A key is counted only if it has one of these hashes, and if `others` has a row with this key that also stays;
-        other keys get 0.
+        `keys` contains key hashes. A key's rows are counted only if the key has one of these hashes and a row with the
+        key in `others` stays too. All other keys get 0.
         """
         counts = np.zeros(others.key_count, np.int64)
         if len(keys):
@@ -126,7 +130,7 @@ class JoinInput:
     def append(self, rows: SideRows, marks: Int8s | None) -> None:
         """Append the batch's entries to the arrangement.
 
-        `marks` has the new mark of each of the `rows`; None if marks are not used.
+        `marks` contains the new mark of each row in `rows`; None if marks are not used.
         """
         added = self.resolved.added
         if marks is not None:
@@ -155,11 +159,11 @@ def rows_of_touched_keys(
 ) -> tuple[SideRows, SideRows]:
     """Return both sides' changed rows, and the stored rows that are needed to compute the join's changes.
 
-    By default, the stored rows are those whose keys the other side's changes touch. These flags request more:
+    By default, the stored rows are those whose keys the other side's changes touch. The flags request more:
 
-    - `counts_for_left`: the left rows' match counts are needed. `counts_for_right` likewise.
-    - `only_counts`: the matches are only counted, and not returned as rows, because no condition is evaluated.
-    - `refreshes`: rewritten rows are needed, and the other side's rows with the same keys.
+    - `counts_for_left` and `counts_for_right`: the match counts of the left or right rows are needed.
+    - `only_counts`: the matching rows need only be counted, not returned, because no condition is evaluated.
+    - `refreshes`: the rewritten rows, and the other side's rows with the same keys, are needed too.
     """
     of_left, of_right = left.touched(), right.touched()
     known_left, known_right = of_right, of_left
@@ -169,7 +173,7 @@ def rows_of_touched_keys(
             for touched, side in ((of_right, right), (of_left, left))
         )
     left_stayed, right_stayed = left.stayed(known_left), right.stayed(known_right)
-    # A pad depends on all of the other side's rows with its key, including those that do not change.
+    # A row's pad depends on all of the other side's rows with the same key, including unchanged ones.
     for_left = _others(of_right, left_stayed, known_right) if counts_for_left else of_left[:0]
     for_right = _others(of_left, right_stayed, known_left) if counts_for_right else of_left[:0]
     if not only_counts:
@@ -186,7 +190,7 @@ def rows_of_touched_keys(
 
 
 def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
-    """Return those `touched` hashes that `stayed` rows have, except those that the lookup of `known` has covered.
+    """Return the `touched` hashes that occur in `stayed`, except hashes that the lookup of `known` has covered.
 
     A lookup of a key reads all rows whose hashes have the same upper half, including rows with other keys. Excluding
     the covered hashes ensures that each row is read only once.
@@ -197,7 +201,7 @@ def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
 def number_rows(
     left: JoinInput, left_stayed: Entries, right: JoinInput, right_stayed: Entries
 ) -> tuple[SideRows, SideRows]:
-    """Combine each side's changed rows with its given rows that stay, and number the keys of both sides together."""
+    """Combine each side's changed rows with its unchanged rows, and number the keys of both sides together."""
     left_parts = left.resolved.added, left.resolved.removed, left.expired, left_stayed
     right_parts = right.resolved.added, right.resolved.removed, right.expired, right_stayed
     groups = number_keys([*left_parts, *right_parts])

@@ -1,8 +1,8 @@
-"""Join: all pairs of a left and a right row with equal keys, and null-padded rows for unmatched rows of an outer side.
+"""Join: all pairs of left and right rows with equal keys and, for an outer join, null-padded unmatched rows.
 
-Maintains L join R on equal keys and an optional further condition; the kind is inner, left, right or full. A *pad* is
-the null-padded row that an outer join emits for an unmatched row. Two arrangements, "left" and "right", store the rows
-of the two inputs by join key.
+Maintains the inner, left, right or full join of L and R on equal keys and an optional further condition. A *pad* is the
+null-padded row that an outer join emits for an unmatched row. Two arrangements, "left" and "right", store the rows of
+the two inputs by join key.
 
 Algorithm. The changes of each side are resolved to added rows (A) and removed rows (X). The operator then looks up, on
 both sides, the rows with touched keys that stay (S): those that the batch neither adds nor removes. Join is bilinear,
@@ -10,33 +10,35 @@ so with old = S + X and new = S + A the change of all pairs is
 
     + A_l A_r  + A_l S_r  + S_l A_r  - X_l X_r  - X_l S_r  - S_l X_r
 
-Left rows that stay are never paired with right rows that stay. A row of an outer side has its pad in the output exactly
-while it has no match. So pads are emitted for unmatched rows in A and retracted for rows in X. The pad of a row in S
-changes if the row's match count reaches or leaves zero. Without a condition, matches are counted per key; with a
-condition, they are counted from the pairs above. If these pairs do not show whether a row has other matches, the row is
-also paired with the other side's rows that stay. Finally, equal output rows with opposite signs cancel, for example if
-a row moved from one key to another. The rest is emitted.
+Left rows that stay are never paired with right rows that stay. The pad of an outer side's row is in the output exactly
+while the row has no match. So pads are emitted for the unmatched rows in A, and retracted for the rows in X that had no
+match. The pad of a row in S is emitted if the row's match count becomes zero, and retracted if the count becomes
+positive. Without a condition, matches are counted per key; with a condition, they are counted from the pairs above. If
+these pairs do not show whether a row in S has other matches, the row is also compared with the other side's rows in S.
+Finally, equal output rows with opposite signs cancel, for example if a row moved from one key to another. The remaining
+output rows are emitted.
 
-NULL keys match nothing. Payloads must be self-delimiting under their schemas, so that two concatenations of a left and
-a right payload are equal only if both of their parts are.
+NULL keys match nothing. Payloads must be self-delimiting under their schemas: two concatenations of a left and a right
+payload must be equal only if the left payloads are equal and the right payloads are equal.
 
 Expiry. Starting at written_at + TTL, a row is invisible: it no longer matches. Its results stay in the output, as in
-Flink. Its pairs are not retracted when it expires, nor when its partner is deleted later. If a row's last match
-expires, its pad is not emitted. So if the other side has a TTL, the number of visible matches does not determine
-whether a pad is in the output. Each row's mark records it instead: 1 while its pad is in the output. A pad is retracted
-only if it is in the output, and emitted again only when a retraction removes the last visible match. A row that arrives
-after its predecessor expired is a new row.
+Flink. The row's pairs are not retracted when the row expires, nor when a matching row is deleted later. If a row's last
+match expires, its pad is not emitted. So if the other side has a TTL, the number of visible matches does not determine
+whether a pad is in the output. Instead, each row's mark records this: it is 1 while the row's pad is in the output. A
+pad is retracted only if it is in the output, and emitted again only when a retraction removes the last visible match.
+If a row is rewritten after it has expired, it counts as a new row.
 
-If a row is rewritten while it is visible, its TTL starts again, it keeps its mark, and nothing else changes. If a
-downstream operator has a TTL, the row's results are emitted as refreshes (`JoinSpec.refreshes`): its pairs with rows
-that stay, or its pad.
+If a row is rewritten while it is visible, its TTL restarts and its mark is kept; nothing else changes. If a downstream
+operator has a TTL, the row's results are emitted as refreshes (`JoinSpec.refreshes`). The results are the row's pairs
+with rows that stay, or its pad.
 
 If a retraction finds no row in an input with a TTL, it is treated as the retraction of an expired row (E), as in Flink.
 It retracts the expired row's pairs with the rows that were visible before the batch (- E_l X_r - E_l S_r, and the same
-with the sides exchanged) or, if there are none, its pad. On the other side, a row's pad is emitted again if the
-retraction removes the row's last visible match. The operator does not know which pairs it emitted earlier: if a row
-arrived after the other one had expired, a pair is retracted that was never emitted. E_l and E_r are never paired.
-Deletes of an upsert input carry only keys, so a late delete has nothing to retract and is not an error.
+with the sides exchanged). If there are no pairs, it retracts the expired row's pad. On the other side, a row's pad is
+emitted again if the retraction removes the row's last visible match. The operator does not know which pairs it emitted
+earlier. So it retracts a pair that was never emitted if one of the rows arrived after the other had expired. E_l and
+E_r are never paired. In an upsert input, deletes carry only keys, so a late delete has nothing to retract and is not an
+error.
 """
 
 from __future__ import annotations
@@ -68,10 +70,11 @@ JoinKind = Literal["inner", "left", "right", "full"]
 class JoinSpec:
     """The specification of a join.
 
-    `condition` takes left and right payloads in pairs and returns which pairs match: those for which the SQL condition
-    is true. `near` excludes pairs that cannot match because of their times. The condition is not evaluated for these
-    pairs, so rows with a hot key are compared only with rows of nearby times. `left_pad` and `right_pad` are the
-    payloads that stand for a missing row. `refreshes`: whether a downstream operator has a TTL.
+    `condition` takes pairs of left and right payloads and returns a mask of the pairs for which the SQL condition is
+    true. `near` excludes pairs that cannot match because of their times. The condition is not evaluated for these
+    pairs, so even if a key has many rows, each row is compared only with rows that are near in time. `left_pad` and
+    `right_pad` are the payloads that replace a missing left or right row. `refreshes` says whether a downstream
+    operator has a TTL.
     """
 
     kind: JoinKind
@@ -85,12 +88,12 @@ class JoinSpec:
 
     @property
     def pads_left(self) -> bool:
-        """Whether unmatched left rows are emitted."""
+        """Whether unmatched left rows are emitted, null-padded."""
         return self.kind in ("left", "full")
 
     @property
     def pads_right(self) -> bool:
-        """Whether unmatched right rows are emitted."""
+        """Whether unmatched right rows are emitted, null-padded."""
         return self.kind in ("right", "full")
 
 
@@ -161,10 +164,14 @@ class Join:
 
 
 def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emission, now: int) -> Emission:
-    """Return the pads of rewritten rows that stay in the output; `outer` is the left side of `steps` and `renewed`."""
+    """Return the pads to refresh: those of rewritten `outer` rows that stay in the output.
+
+    `outer` is the left side of `steps` and `renewed`.
+    """
     alone = outer.rewritten(now) & padded.astype(np.bool_)
     alone[steps.left] = False
-    # `padded` is unreliable for rows that stay and whose matches do not change; a renewed pair proves a match.
+    # `padded` is unreliable for rows that stay with unchanged matches, but a pair in `renewed` proves that its left row
+    # has a match.
     alone[renewed.left] = False
     rows = np.flatnonzero(alone)
     return Emission(rows, np.full(len(rows), PAD), outer.weight[rows])
@@ -172,11 +179,12 @@ def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emissi
 
 @dataclass(frozen=True, slots=True)
 class JoinedRows:
-    """Recomputes a join's output rows from its state: the `Remake` for the input `name` of the downstream join.
+    """A function that recomputes a join's output rows from the join's state.
 
-    `calc` is the calc between the two joins. This join's stores are named `<name>.left` and `<name>.right`. If one of
-    its own inputs is recomputed, for example the left one, the stores of the join that feeds it are named
-    `<name>.left.left` and `<name>.left.right`, and so on. `spec` has no condition and no TTL.
+    It is the `Remake` of the downstream join's input `name`. `calc` is the calc between the two joins. This join's
+    stores are named `<name>.left` and `<name>.right`. If one of this join's own inputs is recomputed, its stores are
+    named accordingly. For example, the stores of the join that feeds the left input are named `<name>.left.left` and
+    `<name>.left.right`, and so on. `spec` has no condition and no TTL.
     """
 
     spec: JoinSpec
@@ -184,7 +192,7 @@ class JoinedRows:
     calc: Callable[[Rows], Changes]
 
     def __call__(self, hashes: Uint64s, stores: Mapping[str, BlobStore], now: int) -> Entries:
-        """Return the current rows whose keys have these hashes, and possibly rows with other keys."""
+        """Return the current rows whose key hashes are in `hashes`, and possibly rows with other keys."""
         spec, mine = self.spec, f"{self.name}."
         own = {name.removeprefix(mine): store for name, store in stores.items() if name.startswith(mine)}
         left = _kept(spec.left, "left", hashes, own, now)

@@ -1,6 +1,6 @@
-"""A join's output rows, made from signed pairs of rows after equal pairs with opposite signs have cancelled.
+"""A join's output rows. They are made from signed pairs of rows; equal pairs with opposite signs cancel.
 
-If refreshes are requested, pairs that cancel become a refresh, because their input rows have been rewritten.
+If refreshes are requested, two pairs that cancel become a refresh, because an input row has been rewritten.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAD = -1
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """Signed output rows, given by the indices of a left and a right row; `PAD` stands for a missing row."""
+    """Signed output rows, each given by the indices of its left and right row; `PAD` stands for a missing row."""
 
     left: Indices
     right: Indices
@@ -52,26 +52,26 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """One side's rows, from which output rows are made; the last one is the pad."""
+    """One side's rows from which output rows are made; the last row is the pad."""
 
     payload: pa.BinaryArray
     seq: Int64s
 
     @classmethod
     def of(cls, payload: pa.BinaryArray, seq: Int64s, pad: bytes) -> Self:
-        """Return these rows followed by the pad, whose arrival number is lower than all others."""
+        """Return the rows followed by the pad, whose arrival number is lower than any row's."""
         return cls(concat_binary([payload, binary([pad])]), np.append(seq, np.iinfo(np.int64).min))
 
     def find(self, rows: Indices) -> Indices:
-        """Return the indices with `PAD` replaced by the pad's position, because Arrow accepts no negative index."""
+        """Return the indices with `PAD` replaced by the pad's position, because Arrow rejects negative indices."""
         return np.where(rows == PAD, len(self.seq) - 1, rows)
 
 
 def emit(emission: Emission, left: Parents, right: Parents, again: Emission | None = None) -> Emitted:
     """Return the output rows that remain after equal rows with opposite signs have cancelled.
 
-    Retracted rows come before inserted rows, as described in `operators.columns.emission`. `again` are rows to emit as
-    refreshes, in addition to the pairs that cancel; None if no refreshes are needed.
+    Retracted rows come before inserted rows, as described in `operators.columns.emission`. `again` contains rows to
+    emit as refreshes, in addition to the pairs that cancel; None if no refreshes are needed.
     """
     emission = Emission(left.find(emission.left), right.find(emission.right), emission.weight)
     weight = _net(emission, left, right)

@@ -1,10 +1,10 @@
 """Join input rows that are recomputed from the upstream join's state instead of being stored.
 
-If one join feeds another with the same key, in the same shard, the second join's input consists of pairs of rows that
-the first join already stores. So the second join does not store them. For the keys that its other input touches, it
-recomputes the rows from the first join's state and subtracts those that the batch has added. The remaining rows are
-those that stay. A tree of joins on one key thus stores its inputs and no intermediate results, as Flink's multi-way
-join and Materialize's delta joins do, while each join still has two inputs.
+If one join feeds another that has the same key and runs in the same shard, the second join's input consists of pairs of
+rows that the first join already stores. So the second join does not store these pairs. For the keys that its other
+input touches, it recomputes the pairs from the first join's state and subtracts those that the batch has added. The
+remaining pairs are the rows that stay. So a tree of joins on the same key stores only its inputs and no intermediate
+results, like Flink's multi-way join and Materialize's delta joins, but each join still has two inputs.
 
 The cost is one more join of the rows with touched keys, which would be read and paired in any case.
 """
@@ -27,13 +27,16 @@ from rowkind.operators.columns.grouping import distinct, group, is_in
 Stores = Mapping[str, BlobStore]
 
 Remake = Callable[[Uint64s, Stores, int], Entries]
-"""Returns the rows whose keys have these hashes, as they are after the batch, from the upstream joins' stores."""
+"""A function that takes key hashes, the upstream joins' stores and the time in ms.
+
+It returns the rows whose keys have these hashes, as they are after the batch.
+"""
 
 
 class RemadeRows:
-    """A replacement for an arrangement during a batch that has already been applied to the upstream joins.
+    """A replacement for an arrangement, for one batch. The upstream joins have already applied the batch.
 
-    `changes` are the input's net changes. Their retractions always find their rows, and there are no refreshes.
+    `changes` are the input's net changes. Each retraction finds its row, and there are no refreshes.
     """
 
     def __init__(self, remake: Remake, changes: Changes, stores: Stores, now: int) -> None:
@@ -45,16 +48,16 @@ class RemadeRows:
     def resolved(self) -> Resolved:
         """Return the changes in resolved form.
 
-        None is unmatched, because an upstream join retracts only rows that it has emitted.
+        No change is unmatched, because an upstream join retracts only rows that it has emitted.
         """
         return Resolved(self._added, self._removed, Entries.empty(), np.empty(0, np.int64))
 
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:  # noqa: ARG002 - the batch is known here
-        """Return the rows that stay and whose keys have these hashes, and possibly rows with other keys."""
+        """Return the rows that stay and whose key hashes are in `hashes`, and possibly rows with other keys."""
         if not len(hashes):
             return Entries.empty()
         stay = counted(Entries.concat([self._remake(hashes, self._stores, self._now), -self._added]))
-        # Rows that were added under other keys have negative weights here, because nothing was recomputed for
+        # Rows that the batch added under other keys have negative weights here, because nothing was recomputed for
         # those keys.
         return stay.filter(stay.weight > 0)
 
@@ -67,7 +70,7 @@ class RemadeRows:
         return counts[groups.ids[: len(hashes)]]
 
     def finds(self, entries: Entries, hashes: Uint64s) -> Mask:
-        """Return which of these entries a lookup of these hashes would return if the entries were present."""
+        """Return a mask of the entries that a lookup of `hashes` would return if the entries were stored."""
         return is_in(entries.hash, distinct(hashes))
 
     def append(self, entries: Entries) -> None:
@@ -79,7 +82,7 @@ class RemadeRows:
 
 
 def rows_of(changes: Changes) -> Entries:
-    """Return changes as entries of a multiset, without a write time or a mark."""
+    """Return the changes as entries of a multiset, without write times and marks."""
     rows = len(changes)
     return Entries(
         places("multiset", changes.hash, changes.sub_key, changes.payload),

@@ -1,7 +1,8 @@
-"""The pairs and pads that a batch changes in a join's output, computed from the rows whose keys the batch touches.
+"""The pairs and pads that a batch inserts into or retracts from a join's output.
 
-A pad is the null-padded row of an unmatched row. Rows are given by their indices on either side; only the condition
-reads payloads. Rows that *stay* are those that the batch neither adds nor removes.
+They are computed from the rows whose keys the batch touches. A *pad* is the null-padded row that stands for an
+unmatched row. Rows are given by their indices on their side; only the condition reads payloads. Rows that *stay* are
+those that the batch neither adds nor removes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rowkind.operators.errors import RowFailed
 from rowkind.operators.join.output import PAD, Emission
 
 PAIRS_AT_ONCE = 1 << 18
-"""The approximate number of pairs for which the condition is evaluated at once."""
+"""The approximate number of pairs on which the condition is evaluated in one call."""
 
 Condition = Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
 
@@ -33,7 +34,8 @@ class Near:
     """The range of time differences within which two rows can match.
 
     The right row's time minus the left row's time must be from `earliest` to `latest`, in microseconds; None for no
-    bound. The value returned for a row whose time is NULL is irrelevant, because such a row satisfies no condition.
+    bound. If a row's time is NULL, the time functions may return any value for the row, because it satisfies no
+    condition.
     """
 
     left: RowTime
@@ -48,7 +50,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class PairTimes:
-    """The times of both sides' rows, and the bounds on the time difference of a pair."""
+    """The times of both sides' rows, and the bounds on the time difference between the rows of a pair."""
 
     left: Int64s
     right: Int64s
@@ -62,20 +64,23 @@ class PairTimes:
         return PairTimes(self.right, self.left, earliest, latest)
 
     def among(self, left: Indices, right: Indices) -> PairTimes:
-        """Return the times of these rows only, with the same bounds."""
+        """Return the times of the given rows only, with the same bounds."""
         return replace(self, left=self.left[left], right=self.right[right])
 
 
 @dataclass(frozen=True, slots=True)
 class PairMatching:
-    """A test of whether two rows with equal keys match. If there are time bounds, only pairs within them are tested."""
+    """A test of whether two rows with equal keys match.
+
+    If there are time bounds, only pairs within the bounds are tested.
+    """
 
     asked: Callable[[Indices, Indices], Mask]
     times: PairTimes | None
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, condition: Condition, near: Near | None) -> Self:
-        """Return the test that evaluates a condition on the rows of two sides."""
+        """Return the test that evaluates `condition` on the rows of both sides."""
 
         def asked(left_rows: Indices, right_rows: Indices) -> Mask:
             try:
@@ -95,11 +100,12 @@ class PairMatching:
 
 @dataclass(frozen=True, slots=True)
 class SideRows:
-    """One side's rows whose keys the batch touches: first the added ones, then the removed ones, then those that stay.
+    """One side's rows with touched keys: first the added rows, then the removed rows, then the rows that stay.
 
-    `keys` has the number of each row's key, from 0 to `key_count` - 1 over both sides; -1 for a NULL key. All weights
-    are positive. `unseen` has, for each key, the number of further rows that stay, if only their number matters. The
-    last `expired` of the removed rows had expired before: they are invisible, but their results may be in the output.
+    `keys` contains the number of each row's key: -1 for a NULL key, otherwise from 0 to `key_count` - 1, with the same
+    numbers on both sides. All weights are positive. `unseen` contains, for each key, the number of further rows that
+    stay and that only need to be counted. `expired` is the number of rows, at the end of the removed rows, that had
+    expired before the batch. They are invisible, but their results may be in the output.
     """
 
     payload: pa.BinaryArray
@@ -116,7 +122,7 @@ class SideRows:
 
     @classmethod
     def of(cls, added: Entries, removed: Entries, expired: Entries, stayed: Entries, keys: Groups) -> Self:
-        """Combine these four parts, whose rows have these key numbers."""
+        """Combine the four parts; `keys` contains the key number of each of their rows."""
         parts = added, removed, expired, stayed
         return cls(
             concat_binary([part.payload for part in parts]),
@@ -137,28 +143,28 @@ class SideRows:
 
     @property
     def changed(self) -> int:
-        """The number of added and removed rows; the others stay."""
+        """The number of added and removed rows; all other rows stay."""
         return self.added + self.removed
 
     @property
     def seen(self) -> int:
-        """The position of the first expired row; the expired rows are the last of the removed ones."""
+        """The position of the first expired row; the expired rows are at the end of the removed rows."""
         return self.changed - self.expired
 
     def rewritten(self, now: int) -> Mask:
-        """Return which rows stay and were rewritten at time `now`, the batch's time."""
+        """Return a mask of the rows that stay and were rewritten at the batch's time, `now`."""
         result = np.zeros(len(self), np.bool_)
         result[self.changed :] = self.stayed.written_at == now
         return result
 
     def beside(self, unseen: Int64s) -> Self:
-        """Return the same rows; `unseen` is the number of further rows that stay, for each key."""
+        """Return a copy with `unseen` set: for each key, the number of further rows that stay."""
         return replace(self, unseen=unseen)
 
     def one_of_each_key(self, rows: Indices) -> Indices:
-        """Return one of these rows for each of their non-NULL keys.
+        """Return, for each non-NULL key of the given rows, one of the rows with that key.
 
-        Row numbers count only the rows that stay, from 0.
+        Rows are numbered from 0, counting only the rows that stay.
         """
         keys = self.keys[self.changed + rows]
         one = np.full(self.key_count, -1)
@@ -166,11 +172,11 @@ class SideRows:
         return one[one >= 0]
 
     def is_removed(self, rows: Indices) -> Mask:
-        """Return which of these rows are removed."""
+        """Return a mask of the given rows that are removed."""
         return (rows >= self.added) & (rows < self.changed)
 
     def count_by_key(self, first: int, stop: int) -> Int64s:
-        """Return, for each key, the number of rows from `first` to before `stop`."""
+        """Return, for each key, the number of rows at the positions from `first` to `stop` - 1."""
         # NULL keys have the number -1, hence the shift.
         counts = np.bincount(self.keys[first:stop] + 1, self.weight[first:stop], self.key_count + 1)
         return counts[1:].astype(np.int64)
@@ -178,10 +184,10 @@ class SideRows:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The changed pairs: the matching pairs with at least one added or removed row.
+    """The changed pairs: matching pairs in which at least one row is added or removed.
 
-    `gained` marks the pairs that are inserted; the others are retracted. `matches` tests whether two rows with equal
-    keys match; None if there is no condition, so that all of them match.
+    `gained` marks the pairs that are inserted; the other pairs are retracted. `matches` tests whether two rows with
+    equal keys match; None if there is no condition, so that all rows with equal keys match.
     """
 
     left: Indices
@@ -199,7 +205,8 @@ class Pairs:
             ((0, left.changed), (right.changed, len(right))),
             ((left.changed, len(left)), (0, right.changed)),
             ((0, left.added), (0, right.added)),
-            # It is unknown whether two expired rows ever existed at the same time, so they are not paired.
+            # Expired rows are not paired with each other, because it is unknown whether they ever existed at the same
+            # time.
             ((left.added, left.changed), (right.added, right.seen)),
             ((left.added, left.seen), (right.seen, right.changed)),
         ):
@@ -216,7 +223,7 @@ class Pairs:
         return Emission(self.left, self.right, np.where(self.gained, self.weight, -self.weight))
 
     def renewed(self, left: SideRows, right: SideRows, now: int) -> Emission:
-        """Return the matching pairs of rows that stay on both sides, with at least one row rewritten at time `now`."""
+        """Return the matching pairs in which both rows stay and at least one was rewritten at time `now`."""
         again_left, again_right = left.rewritten(now), right.rewritten(now)
         others = np.flatnonzero(~again_left[left.changed :]) + left.changed
         parts = [
@@ -238,8 +245,9 @@ class Pairs:
 def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Emission, Int8s]:
     """Return the changes to the pads of `outer` rows, and whether each row's pad is in the output after the batch.
 
-    `outer` is the left side of `pairs`. If `marked` is set, the marks of stored rows record whether their pads are in
-    the output. Otherwise, and for expired rows, the pad was in the output if the row had no match.
+    `outer` is the left side of `pairs`. If `marked` is set, a stored row's mark records whether its pad was in the
+    output before the batch. If `marked` is not set, or if a row has expired, its pad was in the output if the row had
+    no match.
     """
     old, new = _match_counts(outer, inner, pairs, marked=marked)
     padded_before = outer.mark.astype(np.bool_) if marked else old == 0
@@ -259,8 +267,8 @@ def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tup
 def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Int64s, Int64s]:
     """Return the number of matches of each outer row before and after the batch.
 
-    Only whether a count is zero is meaningful. An added row's first count and a removed row's second count have no
-    meaning. For a row that stays and whose matches do not change, both counts may be zero although the row has matches.
+    The counts only show whether they are zero. An added row's first count and a removed row's second count have no
+    meaning. If a row stays and its matches do not change, both of its counts may be zero although it has matches.
     """
     if pairs.matches is None:
         stayed = inner.count_by_key(inner.changed, len(inner)) + inner.unseen
@@ -280,7 +288,7 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
         np.bincount(pairs.left[side], weight[side], len(outer)).astype(np.int64)
         for side in (~pairs.gained, pairs.gained)
     )
-    # If all changed pairs of a row that stays are inserted, or all are retracted, it may also match rows that stay.
+    # If a row stays, and its changed pairs are all inserted or all retracted, the row may also match rows that stay.
     open_now = (before > 0) & (now == 0)
     open_before = (now > 0) & (before == 0)
     undecided = open_now if marked else open_now | open_before
@@ -295,7 +303,7 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
 
 
 def number_keys(parts: Sequence[Entries]) -> Groups:
-    """Number the keys of all parts together; a NULL key has the number -1."""
+    """Number the keys of all parts together; NULL keys get the number -1."""
     keys = concat_binary([part.key for part in parts])
     groups = group(np.concatenate([part.hash for part in parts]), [keys])
     return Groups(np.where(to_mask(pc.is_null(keys)), -1, groups.ids), groups.count) if keys.null_count else groups
@@ -313,7 +321,10 @@ def _equal_keys(
     right_rows: Indices,
     matches: PairMatching | None,
 ) -> Iterator[tuple[Indices, Indices]]:
-    """Yield the pairs of these rows that have equal keys and match; with a condition, in parts of bounded size."""
+    """Yield the pairs of the given rows that have equal keys and match.
+
+    If there is a condition, the pairs are yielded in parts of limited size.
+    """
     right_rows = right_rows[right.keys[right_rows] >= 0]
     left_rows = left_rows[left.keys[left_rows] >= 0]
     if len(left_rows) == 0 or len(right_rows) == 0:
@@ -341,14 +352,14 @@ def _equal_keys(
 
 
 def _of_keys(left: Indices, right: Indices, key_count: int) -> tuple[Indices, Indices, Indices]:
-    """Return the right rows' order by key and, for each left row, where its key's rows start and their number."""
+    """Return the right rows' order by key and, for each left row, the start and the number of its key's right rows."""
     per_key = np.bincount(right, minlength=key_count)
     first = np.cumsum(per_key) - per_key
     return np.argsort(right, kind="stable"), first[left], per_key[left]
 
 
 def _near(left: Indices, right: Indices, times: PairTimes) -> tuple[Indices, Indices, Indices]:
-    """Return the same as `_of_keys`, with each key's right rows ordered by time and restricted to the time bounds."""
+    """Return the same as `_of_keys`, but order each key's right rows by time and restrict them to the time bounds."""
     known = np.unique(times.right)
     size = len(known)
     place = right * size + np.searchsorted(known, times.right)

@@ -1,34 +1,35 @@
-"""Semi join, anti join and mark join: left rows with a match, left rows without one, or all rows with a match flag.
+"""Semi join, anti join and mark join: left rows with a match, without a match, or all left rows with a match flag.
 
 A semi join maintains the rows of L for which R has a row with an equal key that satisfies an optional further condition
 (EXISTS and IN). An anti join maintains the other rows of L (NOT EXISTS and NOT IN). Each left row is emitted once,
-however many matches it has. A mark join maintains all rows of L, with the match flag as an additional column. It
-implements EXISTS and IN under OR, in CASE or in the select list (Neumann and Kemper, Unnesting Arbitrary Queries,
+however many matches it has. A mark join maintains all rows of L, with the match flag as an additional column. A mark
+join implements EXISTS and IN under OR, in CASE or in the select list (Neumann and Kemper, Unnesting Arbitrary Queries,
 2015). Two arrangements, "left" and "right", store the rows of the two inputs by join key.
 
-The algorithm is that of the join (`operators.join.join`) without its pairs. An outer join consists of the inner join
-and the null-padded rows of the anti join. So an anti join's changes are those of a left join's pads, and a semi join
-has the remaining left rows. Replacing a left row without changing whether it matches emits -D and +I. If a left row
-moves to another key but its bytes stay the same, nothing is emitted.
+The algorithm is that of the join (`operators.join.join`), except that no pairs are emitted. A left join's output
+consists of the inner join's pairs and a null-padded row for each row of the anti join. So an anti join changes exactly
+as a left join's pads do, and a semi join outputs the remaining left rows. Replacing a left row without changing whether
+it matches emits -D and +I. If a left row moves to another key but neither its bytes nor its match status changes,
+nothing is emitted.
 
 NULL keys match nothing: a row with a NULL key never passes a semi join and always passes an anti join.
 
 NULL-aware anti join, for NOT IN. `x NOT IN (SELECT y FROM R)` is true if R is empty, for any x; otherwise it is true if
 x is not NULL, no y is NULL and no y equals x. Whether R is empty and whether it contains a NULL depends on all rows of
-R, so no shard can derive it from its own rows. Therefore a third input, side 2, sends both to each shard as *facts*. A
-fact is true while this input has at least one row with the key `NOT_EMPTY` or `HAS_NULL`, respectively. A third
+R, so no shard can derive it from its own rows. Therefore a third input, side 2, sends two *facts* to each shard:
+`NOT_EMPTY` and `HAS_NULL`. A fact is true while this input has at least one row with the fact's key. A third
 arrangement, "facts", counts these rows. When a fact changes, all left rows of the shard must be read.
 
-A null-aware mark join uses the same facts for the third result of IN: NULL if no y equals x, R is not empty, and x or
-some y is NULL.
+A null-aware mark join uses the same facts for the third result of IN. The result is NULL if no y equals x, R is not
+empty, and x or at least one y is NULL.
 
 Rows expire as in the join. Starting at written_at + TTL, a row is invisible, and its results stay in the output. If the
-last match of a left row expires, the row neither leaves a semi join nor enters an anti join; if the last visible match
-is retracted, it does. So if the right side has a TTL, each left row's mark records its state. It is 1 while the row
-counts as unmatched (in the output of an anti join), and 0 while the row counts as matched (in the output of a semi
-join). An expired left row stays in the output. A retraction that finds no row in an input with a TTL is treated as the
-retraction of an expired row. On the left side, it retracts the row if the row would be in the output according to the
-visible right rows. On the right side, it counts as the retraction of a match.
+last match of a left row expires, nothing is emitted. If the last visible match is retracted, the left row leaves the
+semi join or enters the anti join. So if the right side has a TTL, each left row's mark records its state. It is 1 while
+the row counts as unmatched (in the output of an anti join), and 0 while the row counts as matched (in the output of a
+semi join). An expired left row stays in the output. A retraction that finds no row in an input with a TTL is treated as
+the retraction of an expired row. On the left side, this retracts the left row if the visible right rows imply that it
+is in the output. On the right side, this counts as the retraction of a match.
 
 If a downstream operator has a TTL, a left row that stays in the output is emitted as a refresh when it is rewritten. A
 semi or mark join also emits a refresh when one of the row's matches is inserted or rewritten.
@@ -66,26 +67,26 @@ SemiJoinKind = Literal["semi", "anti", "null-aware anti", "mark", "null-aware ma
 class SemiJoinSpec:
     """The specification of a semi join, an anti join or a mark join.
 
-    As for a join, the plan encodes equal keys of both sides as equal bytes, uses null for a key for which SQL's
-    equality cannot be true, and chooses the shard by the key's hash. On the left side of an anti join or a mark join, a
-    NULL key may have any hash; elsewhere, rows with NULL keys may be dropped upstream. `condition` takes left and right
-    payloads in pairs and is true only where the SQL condition is true. `near` excludes pairs that cannot match because
-    of their times. Further conditions on L alone are applied upstream for a semi join; for the other kinds they belong
-    to `condition`. `answers` has the bytes that a mark join appends to a row's payload for the flags FALSE, TRUE and
-    NULL.
+    As for a join, the plan encodes equal keys of both sides as equal bytes, and chooses the shard by the key's hash. A
+    key for which SQL's equality cannot be true is null. On the left side of an anti join or a mark join, a NULL key may
+    have any hash; elsewhere, rows with NULL keys may be dropped upstream. `condition` takes pairs of left and right
+    payloads and returns a mask of the pairs for which the SQL condition is true. `near` excludes pairs that cannot
+    match because of their times. Conditions on L alone are applied upstream for a semi join, and belong to `condition`
+    for the other kinds. `answers` contains the bytes that a mark join appends to a row's payload for the flags FALSE,
+    TRUE and NULL.
 
     For the null-aware kinds, the facts must also be broadcast to *every* shard (their hashes do not matter) in the same
-    batch as the right rows that they describe. The facts are a net changelog that has a row with the key `NOT_EMPTY`
-    exactly while R has a row, and a row with the key `HAS_NULL` exactly while R has a NULL. The plan may send R itself
-    a second time. More cheaply, it may send a global aggregate over R of COUNT(*) and COUNT(*) FILTER (WHERE y IS
-    NULL), as a row for each count above zero. Right rows with NULL keys need not be sent as side 1. With one shard no
-    broadcast is needed.
+    batch as the right rows that they describe. The facts are a net changelog. It contains a row with the key
+    `NOT_EMPTY` exactly while R has a row, and a row with the key `HAS_NULL` exactly while R contains a NULL. The plan
+    may send R itself a second time. It is cheaper to send a global aggregate over R with COUNT(*) and COUNT(*) FILTER
+    (WHERE y IS NULL), as one row for each count above zero. Right rows with NULL keys need not be sent as side 1. If
+    there is only one shard, no broadcast is needed.
 
-    A null-aware kind can have neither a condition nor a TTL on the right side, because it would be unknown whether
+    A null-aware kind cannot have a condition. Its right side cannot have a TTL, because it would be unknown whether
     expired rows belong to R. For a correlated NOT IN, whose R depends on the left row, the plan uses an anti join on
     the correlated columns with the condition `(x = y) IS NOT FALSE` instead.
 
-    `refreshes`: whether a downstream operator has a TTL.
+    `refreshes` says whether a downstream operator has a TTL.
     """
 
     kind: SemiJoinKind
@@ -163,10 +164,11 @@ class SemiJoin:
         )
 
     def _written(self, left: SideRows, right: SideRows, pairs: Pairs, now: int) -> tuple[Mask, Indices]:
-        """Return a mask of the left rows to refresh, and the indices of rows that are known to have a match.
+        """Return a mask of the left rows to refresh, and the indices of left rows that are known to have a match.
 
-        A left row is refreshed if it was rewritten, or if one of its matches was inserted or rewritten. The indices are
-        only of rows that stay. An anti join emits only unmatched rows, so a match never refreshes any of its rows.
+        A left row is refreshed if it was rewritten, or if one of its matches was inserted or rewritten. The indices
+        refer only to rows that stay. In an anti join, a match never refreshes an output row, because only unmatched
+        rows are emitted.
         """
         written = left.rewritten(now)
         if pairs.matches is not None:
@@ -178,12 +180,12 @@ class SemiJoin:
         match[: right.added] = True
         of_key = np.zeros(left.key_count + 1, np.bool_)
         of_key[right.keys[match]] = True
-        # NULL keys have the number -1, which is the position after all others.
+        # NULL keys have the number -1, which as an index is the position after all other keys.
         of_key[-1] = False
         return written | of_key[left.keys], np.empty(0, np.int64)
 
     def _emit(self, left: SideRows, unmatched: _Unmatched, facts: _Facts | None, again: Mask | None) -> Emitted:
-        """Return the left rows that enter or leave the output, and refreshes of rows in `again` that stay in it."""
+        """Return the left rows that enter or leave the output, and refreshes of the `again` rows that do neither."""
         before, after = unmatched.before, unmatched.after
         if self.spec.kind == "semi":
             before, after = ~before, ~after
@@ -199,7 +201,7 @@ class SemiJoin:
         return net_rows(left.payload, left.seq, step * left.weight, refreshed)
 
     def _answered(self, left: SideRows, unmatched: _Unmatched, facts: _Facts | None, again: Mask | None) -> Emitted:
-        """Return the left rows that are inserted or retracted or get a new flag, and refreshes of rows in `again`."""
+        """Return the left rows that are inserted, retracted or get a new flag, and refreshes of the rows in `again`."""
         before, after = (unmatched.before == 0).astype(np.int8), (unmatched.after == 0).astype(np.int8)
         if facts is not None:
             has_key = left.keys >= 0
@@ -225,11 +227,11 @@ class SemiJoin:
 
 @dataclass(frozen=True, slots=True)
 class _Unmatched:
-    """Which left rows counted as unmatched before the batch, and which ones do after it.
+    """Which left rows count as unmatched before the batch and after it.
 
-    If marks are used, they decide this for rows that stay. The first value of an added row and the second value of a
-    removed row have no meaning. For a row that stays and whose matches do not change, both values may be wrong, but
-    then they are equal.
+    If marks are used, a stored row's mark says whether the row counts as unmatched before the batch. The first value of
+    an added row and the second value of a removed row have no meaning. If a row stays and its matches do not change,
+    both values may be wrong, but then they are equal.
     """
 
     before: Mask
@@ -237,7 +239,10 @@ class _Unmatched:
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, pairs: Pairs, *, marked: bool) -> _Unmatched:
-        """Compare the left rows with all right rows of their keys; `pairs` are used only if there is a condition."""
+        """Compare the left rows with all right rows that have equal keys.
+
+        `pairs` is used only if there is a condition.
+        """
         emission, padded = pads(left, right, pairs, marked=marked)
         after = padded.astype(np.bool_)
         before = after.copy()
@@ -245,7 +250,7 @@ class _Unmatched:
         return cls(before, after)
 
     def without(self, matched: Indices) -> _Unmatched:
-        """Return the same, except that these rows count as matched both before and after the batch."""
+        """Return a copy in which the given rows count as matched both before and after the batch."""
         before, after = self.before.copy(), self.after.copy()
         before[matched] = after[matched] = False
         return _Unmatched(before, after)
@@ -279,7 +284,7 @@ class _Truth:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The third input during one batch: the facts before it and after it."""
+    """The third input during one batch: the facts before the batch and after it."""
 
     arrangement: Arrangement
     before: _Truth
@@ -287,9 +292,9 @@ class _Facts:
 
     @classmethod
     def open(cls, store: BlobStore, batch: Batch, now: int) -> _Facts:
-        """Open the arrangement, resolve the changes and append them."""
+        """Open the facts' arrangement, resolve the batch's changes and append them."""
         arrangement = Arrangement(store, ArrangementSpec("facts", "multiset"), now)
-        # The hash of a broadcast row may only route the row to its shard, so the hash of the key is computed again.
+        # A broadcast row's hash may be one that only routes the row to a shard, so the key's hash is computed again.
         changes, refreshes = (replace(part, hash=hash64(part.key)) for part in (batch.changes, batch.refreshes))
         resolved = resolve(arrangement, replace(batch, changes=changes, refreshes=refreshes), by_seq=False)
         removed = resolved.removed.relabel(weight=-resolved.removed.weight)
@@ -309,7 +314,7 @@ def _truth(parts: list[Entries]) -> _Truth:
 
 
 def _all_rows(left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
-    """Return all of the shard's left rows, and the right rows with their keys."""
+    """Return all left rows of the shard, and the right rows with the same keys."""
     left_stayed = left.stayed(left.all_there().hash)
     right_stayed = right.stayed(np.concatenate([left_stayed.hash, left.touched()]))
     return number_rows(left, left_stayed, right, right_stayed)

@@ -1,1 +1,1 @@
-"""Row pattern matching."""
+"""The operator for row pattern matching (MATCH_RECOGNIZE)."""

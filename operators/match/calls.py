@@ -5,8 +5,8 @@
     CLASSIFIER()         Classifier      the variable to which a row is assigned
     MATCH_NUMBER()       MatchNumber     the number of the match in its partition, from 1
 
-A variable's rows are the rows assigned to it in the match so far. Variables are given by number; a call without any
-variables is over all rows.
+A variable's rows are the rows that have been assigned to the variable in the match so far. Calls refer to variables by
+number. A call without variables applies to all rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _BIGINT = 1 << 63
 
 @dataclass(frozen=True)
 class Navigation:
-    """A column's value in the first or last row of some variables, or `offset` rows after the first or before the last.
+    """A column's value in a row of the given variables: `offset` rows after the first or before the last one.
 
-    NULL if there is no such row. If `final` is set, each row of a match is evaluated over the whole match instead of
-    the match up to that row.
+    Only the variables' rows are counted. The value is NULL if that row does not exist. If `final` is set, the call is
+    evaluated over the whole match for every row of the match, instead of over the match up to the row.
     """
 
     variables: tuple[int, ...]
@@ -40,10 +40,10 @@ class Navigation:
 
 @dataclass(frozen=True)
 class MatchAggregate:
-    """An aggregate of a column over the rows of some variables; `column` is None for COUNT(*).
+    """An aggregate of a column over the rows of the given variables; `column` is None for COUNT(*).
 
     `decimal` is the precision and scale of a decimal result. A result that does not fit its type is NULL. Doubles are
-    added in the order of the rows.
+    added in row order.
     """
 
     function: MatchFunction
@@ -69,7 +69,7 @@ class MatchAggregate:
                 return value if so_far is None or _before(so_far, value) else so_far
 
     def result(self, so_far: Any) -> Any:
-        """Return the aggregate's result for a state."""
+        """Return the aggregate's result, given its state."""
         if self.function == "count":
             return so_far or 0
         if so_far is None or self.function in ("min", "max"):
@@ -100,7 +100,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class MatchNumber:
-    """The number of a match in its partition, from 1."""
+    """The number of a match within its partition, from 1."""
 
     final: bool = False
 
@@ -113,7 +113,7 @@ def _plus(a: Any, b: Any) -> Any:
 
 
 def _before(a: Any, b: Any) -> bool:
-    """Return whether a value is less than another; NaN is the greatest double."""
+    """Return whether `a` is less than `b`; NaN is the greatest double."""
     if isinstance(a, float) and (a != a or b != b):  # noqa: PLR0124 -- only NaN is not itself
         return b != b and a == a  # noqa: PLR0124 -- as above
     return bool(a < b)

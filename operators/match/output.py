@@ -1,4 +1,4 @@
-"""The output of matches, computed by columns: one row per match or all of its rows, with the measures' values."""
+"""The output of matches: one row per match or all rows of each match, with the measures' values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from rowkind.operators.match.calls import Classifier, MatchAggregate, MatchCall,
 from rowkind.operators.match.search import PatternMatch
 
 CallColumn = Sequence[Any] | Indices
-"""A call's value in each row; for a navigation, the number of the row that it refers to, or -1 for none."""
+"""A call's value for each row.
+
+For a navigation, the value is the number of the row to which the navigation refers, or -1 if that row does not exist.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedRows:
-    """The rows of matches, one match after the other: each row's number, its variable and its match.
+    """The rows of matches, one match after the other: each row's number, variable and match.
 
-    `first` and `last` are the positions at which each match begins and ends; `number` is its match number.
+    `first` and `last` are the positions of each match's first and last rows; `number` is each match's number.
     """
 
     row: Indices
@@ -32,7 +35,7 @@ class MatchedRows:
 
     @classmethod
     def of(cls, matches: Sequence[PatternMatch], number: Int64s) -> MatchedRows:
-        """Return the rows of these matches; `number` has the matches' numbers."""
+        """Return the rows of the matches; `number` contains the matches' numbers."""
         sizes = np.array([len(each.variables) for each in matches], np.int64)
         stops = np.cumsum(sizes)
         match = np.repeat(np.arange(len(matches)), sizes)
@@ -43,9 +46,9 @@ class MatchedRows:
         return cls(row, variable, match, first, stops - 1, number)
 
     def call(self, call: MatchCall, places: Indices, values: Callable[[str], Sequence[Any]]) -> CallColumn:
-        """Evaluate a call at these positions.
+        """Evaluate a call at the positions `places`.
 
-        It is evaluated over the match up to each position or, if the call is final, over the whole match.
+        The call is evaluated over the match up to each position or, if it is final, over the whole match.
         """
         own = self.last[self.match[places]] if call.final else places
         match call:
@@ -81,7 +84,7 @@ class MatchedRows:
         return found
 
     def _so_far(self, call: MatchAggregate, places: Indices, values: Callable[[str], Sequence[Any]]) -> list[Any]:
-        """Return an aggregate's state over the match up to each of these positions."""
+        """Return an aggregate's state over the match up to each of the positions `places`."""
         column = None if call.column is None else values(call.column)
         wanted = dict.fromkeys(places.tolist())
         counts, begins = self._of(call.variables).tolist(), set(self.first.tolist())

@@ -1,7 +1,7 @@
-"""The state of a partial match that conditions need, updated as rows are added one by one.
+"""The state of a partial match, as far as the conditions need it. It is updated as rows are added one by one.
 
-If two ways to match the same rows lead to equal states, they continue in the same way. So the search also uses this
-state to detect that it has been at the same point before.
+If two ways to match the same rows lead to equal states, both continue identically. So the search also uses the state to
+detect that it has been at the same point before.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ SoFar = tuple[Any, ...]
 """The state of a partial match. Each element is a tuple of row numbers or an aggregate's state."""
 
 CallResults = tuple[Any, ...]
-"""The values of a condition's calls: a row number, -1 for none, or an aggregate's result."""
+"""The values of a condition's calls: for a navigation, a row number or -1 for no row; for an aggregate, its result."""
 
 ConditionCalls = tuple[Navigation | MatchAggregate, ...]
 
 
 class PartialMatch:
-    """The state of a partial match for the calls of the conditions, one condition per variable.
+    """The operations on the state of partial matches: initialize and update it, and evaluate the conditions' calls.
 
-    `values` returns the values of a column, by row number.
+    There is one condition per variable. `values` takes a column's name and returns the column's values, by row number.
     """
 
     def __init__(self, conditions: Sequence[ConditionCalls], values: Callable[[str], Sequence[Any]]) -> None:
@@ -85,7 +85,7 @@ class PartialMatch:
 
 
 def _rows(call: Navigation) -> object:
-    """Return a key for the rows that a navigation reads; navigations with equal keys share one list of rows."""
+    """Return a key for the rows that a navigation reads. Navigations with equal keys share one list of rows."""
     return call.first, call.variables
 
 

@@ -1,12 +1,14 @@
-"""Row patterns, and programs that try the ways to match a pattern in order of preference.
+"""Row patterns, and the programs that try all ways to match a pattern, in order of preference.
 
 A pattern is a regular expression over variables. A program is a list of instructions for a backtracking matcher; a
-split instruction says which of two ways is tried first. So the ways are tried in SQL:2016's order of preference:
-alternatives from left to right, one more iteration first for greedy quantifiers, and no further iteration first for
-reluctant quantifiers. (Thompson's construction, as in the programs of Pike and RE2, with ordered splits.)
+split instruction says which of two ways is tried first. So the ways are tried in SQL:2016's order of preference.
+Alternatives are tried from left to right. A greedy quantifier first tries one more iteration, and a reluctant
+quantifier first tries no further iteration. (This is Thompson's construction, as in the programs of Pike and RE2, with
+ordered splits.)
 
 An iteration beyond a quantifier's minimum must consume a row; otherwise there could be infinitely many empty
-iterations. If the repeated part can be empty, a mark of the iteration's start is used to check this.
+iterations. If the repeated part can match no rows, the program marks where the iteration starts, to check that it has
+consumed a row.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class PatternVariable:
-    """One row that satisfies the variable's condition; variables are numbered."""
+    """One row that satisfies the condition of a variable, which is given by its number."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class PatternSequence:
-    """All parts, one after the other; without parts, the empty pattern."""
+    """All parts, one after the other. A sequence without parts is the empty pattern."""
 
     parts: tuple[Pattern, ...]
 
@@ -39,7 +41,7 @@ class PatternChoice:
 
 @dataclass(frozen=True)
 class PatternRepeat:
-    """A part repeated `least` to `most` times, None for no maximum.
+    """A part that is repeated `least` to `most` times; `most` is None if there is no maximum.
 
     More repetitions are preferred or, if `reluctant` is set, fewer.
     """
@@ -62,9 +64,9 @@ class Instruction:
     - row: assign the next row to variable `a`.
     - split: continue at `a` and, if that fails, at `b`.
     - jump: continue at `a`.
-    - mark: record the current row in slot `a`.
-    - moved: fail if the current row is still the one in slot `a`.
-    - accept: a match.
+    - mark: store the current row in slot `a`.
+    - moved: fail if the current row is still the row in slot `a`.
+    - accept: the pattern has matched.
     """
 
     operation: Operation
@@ -177,7 +179,10 @@ class _Made:
 
 @dataclass(frozen=True)
 class Skip:
-    """Where the search continues after a match; `variables` are the variables to whose first or last row it skips."""
+    """Where the search continues after a match.
+
+    If `to` is "first" or "last", the search skips to the first or last row of the `variables`.
+    """
 
     to: Literal["past last row", "next row", "first", "last"] = "past last row"
     variables: tuple[int, ...] = ()
@@ -190,11 +195,13 @@ def first_variables(steps_: Program) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The problems that can occur if a search continues at the first or last row of some variables.
+    """What can happen if a search continues at the first or last row of the given variables.
 
-    `missing`: a match may have no such row. `first`: it may be the first row of the match. Both are invalid, because
-    the search must continue after the first row of the match. `possible`: some match has such a row after its first
-    row.
+    - `missing`: a match may have no row of these variables.
+    - `first`: the row may be the first row of the match.
+    - `possible`: at least one match has such a row after the first row of the match.
+
+    The first two are errors, because the search must continue after the first row of the match.
     """
 
     missing: bool
@@ -203,7 +210,7 @@ class Resumed:
 
 
 def resumed(steps_: Program, variables: frozenset[int], *, last: bool) -> Resumed:
-    """Return the problems that may occur when skipping to the first, or `last`, row of these variables."""
+    """Return what can happen if a search skips to the variables' first row or, if `last` is set, to their last row."""
     found, begun = set[str](), (0, "empty")
     known, ahead = {begun}, [begun]
     while ahead:
@@ -234,7 +241,7 @@ def _after(so_far: str, *, of_them: bool, last: bool) -> str:
 
 
 def _reached(steps_: Program, at: int) -> Iterator[int]:
-    """Yield the row and accept instructions that are reached from `at` without consuming a row."""
+    """Yield the row and accept instructions that can be reached from `at` without consuming a row."""
     known, ahead = {at}, [at]
     while ahead:
         here = ahead.pop()

@@ -1,32 +1,33 @@
-"""MATCH_RECOGNIZE: the matches of a row pattern in each partition, whose rows are first sorted by time.
+"""MATCH_RECOGNIZE: the matches of a row pattern in each partition's rows, in time order.
 
 Maintains the matches, as SQL:2016 defines them, among the rows that the watermark has passed. Rows are only inserted,
 and so are matches: an emitted match never changes. A row is buffered until the watermark passes it, because an earlier
-row may still arrive. Then its position is final, and the search of its partition continues over it. A match is emitted
-when no match preferred to it is possible any more. So a greedy quantifier waits for the row that ends it or, with
-WITHIN, for the interval to elapse.
+row may still arrive. Then the row's position is final, and the search of its partition continues with the row. A match
+is emitted when no preferred match is possible any more. So a greedy quantifier waits for a row that it cannot match or,
+with WITHIN, for the interval to elapse.
 
     time of the watermark ──▶|
     ── A ── B ── B ── C ── A ─|─ B ──    A B B C is emitted, A may still begin a match, the last B is buffered
 
 State:
-- arrangement "waiting", layout *timed*: the rows that the watermark has not passed. With WITHIN, also the time by which
-  a started match must have ended, for each partition that may have one.
-- arrangement "begun", layout *multiset*: for each partition, the passed rows starting at the first one that may begin a
-  match. Earlier rows are never needed again, and partitions without such a row store nothing.
+- arrangement "waiting", layout *timed*: the rows that the watermark has not passed. With WITHIN, for each partition
+  that may have a started match, also the time by which this match must have ended.
+- arrangement "begun", layout *multiset*: for each partition, the passed rows from the first row that may begin a match.
+  Earlier rows are never needed again. Nothing is stored for partitions in which no row may begin a match.
 - arrangement "numbers", layout *one row per key*, only if matches are numbered: the number of matches per partition.
 
-With WITHIN, "begun" has only rows from that interval before the watermark. Without it, a started match stays open
-indefinitely. When a batch has rows for a partition, the search restarts at the first row in "begun": only rows are
-stored, no search state. So the cost of a batch is proportional to the number of its due rows and of their partitions'
-stored rows. Of these, rows that cannot begin a match are processed by columns, the others in Python steps
-(`operators.match.search`).
+With WITHIN, "begun" contains only rows from that interval before the watermark. Without WITHIN, a started match stays
+open indefinitely. When rows of a partition become due, the search restarts at the partition's first row in "begun",
+because only rows are stored, and no search state. So the cost of a batch is proportional to the number of due rows plus
+the number of stored rows in their partitions. Rows that cannot begin a match are processed column-wise, the other rows
+in Python steps (`operators.match.search`).
 
-If a watermark passes very many rows at once, the operator processes them in stages, each of about `most` rows in order
-of time, because a search needs far more memory than its rows. The output is the same. All of it is emitted in this
-batch: in the next batch it would be late for downstream operators that use the same watermark.
+If a watermark passes very many rows at once, the operator processes the rows in stages of about `most` rows, in time
+order, because a search needs far more memory than the rows themselves. The output is the same, and all of it is emitted
+in this batch. In the next batch, it would be late for downstream operators that use the same watermark.
 
-The end of time passes all rows: no more rows arrive, and rows for which a match is still waiting count as missing.
+At the end of time, the watermark passes all rows: no more rows arrive, and a row that a match still waits for counts as
+missing.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from rowkind.operators.operator import Output
 from rowkind.operators.time.temporal_filter import last_place, places, time_at
 
 _AT_ONCE = 100_000
-"""The approximate number of due rows that are searched at a time."""
+"""The approximate number of due rows that are searched in one stage."""
 
 _ROW, _ENDS = 0, 1
 """The marks of buffered entries: a row, or the time by which a match must have ended."""
@@ -68,22 +69,22 @@ class ReadableRows(PatternRows, Protocol):
     """Rows that can be searched, and from which output rows can be made."""
 
     def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:
-        """Return the output row for each of these rows: its columns, followed by the values of the calls."""
+        """Return the output row for each given row: the row's columns, followed by the values of the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSpec:
-    """The specification of a row pattern match.
+    """The specification of a MATCH_RECOGNIZE operator.
 
-    The input is append-only; its sub-keys define the order within a partition, by time first.
-    - `times`: returns the times of packed rows, in microseconds on the scale of watermarks; never NULL.
-    - `read`: makes packed rows readable.
-    - `calls`: the output columns after the row's columns.
+    The input is append-only. Its sub-keys define the order within a partition, primarily by time.
+    - `times`: takes packed rows and returns their times, in microseconds on the scale of watermarks; never NULL.
+    - `read`: takes packed rows and returns them as `ReadableRows`.
+    - `calls`: the calls whose values follow the row's columns in the output.
     - `all_rows`: whether all rows of each match are emitted, instead of one row per match.
     - `numbered`: whether matches have numbers.
-    - `fallible`: the indices of the calls for which a row fails if the result does not fit its type.
-    - `most`: the approximate number of due rows that are searched at a time; rows of the same millisecond are never
-      separated.
+    - `fallible`: the indices of the calls whose result makes a row fail if it does not fit its type.
+    - `most`: the approximate number of due rows that are searched in one stage. Rows with the same time in ms are
+      always in the same stage.
     """
 
     pattern: PatternSpec
@@ -98,7 +99,7 @@ class MatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class MatchRecognize:
-    """The operator for MATCH_RECOGNIZE, whose time is a watermark.
+    """The operator for MATCH_RECOGNIZE, which is driven by a watermark.
 
     It keeps its state in the stores, not in this object.
     """
@@ -107,7 +108,7 @@ class MatchRecognize:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The arrangements; none of them has a TTL."""
+        """The arrangements, none of which has a TTL."""
         return {"waiting": None, "begun": None} | ({"numbers": None} if self.spec.numbered else {})
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -149,7 +150,7 @@ class MatchRecognize:
         )
 
     def _due(self, waiting: Arrangement, come: Changes, now: int) -> Entries:
-        """Return the buffered and new rows that the watermark has passed, and buffer the rest."""
+        """Return the buffered and new rows that the watermark has passed, and buffer the other new rows."""
         reached = last_place(now)
         due = waiting.between(np.zeros(1, np.uint64), np.array([reached]))
         waiting.append(-due)
@@ -180,7 +181,7 @@ class MatchRecognize:
         heads = np.empty(0, np.int64)
         if self.spec.pattern.within is not None:
             heads = open_from[open_from < partitions.stop]
-            # If a match had started before this batch, the entry for its end is already stored.
+            # If a match started before this batch, the entry for its end is already stored.
             heads = heads[~(known[heads] & partitions.is_first[heads])]
         ends = _ends(entries.take(heads), later(times[heads], (self.spec.pattern.within or 0) - 1))
         return self._put_out(partitions, found, readable, numbered), ends
@@ -192,7 +193,7 @@ class MatchRecognize:
         readable: ReadableRows,
         numbered: _Held | None,
     ) -> tuple[Emitted, Rows]:
-        """Return the output rows, and the rows that fail because a measure does not fit its type."""
+        """Return the output rows, and the rows that fail because a measure's value does not fit its type."""
         counts = np.array([len(each.matches) for each in found], np.int64)
         if not counts.any():
             return Emitted(Rows.empty()), Rows.empty()
@@ -206,14 +207,14 @@ class MatchRecognize:
         failed = np.zeros(len(rows), np.bool_)
         for column in self.spec.fallible:
             call = self.spec.calls[column]
-            assert isinstance(call, MatchAggregate), "only an aggregate can exceed its type"
+            assert isinstance(call, MatchAggregate), "only an aggregate's result can exceed its type"
             if None in results[column]:
                 failed |= matched.misfits(call, at, readable.values)
         payload, seq = readable.packed(rows, results), partitions.entries.seq[rows]
         return net_rows_apart(failed, payload, seq, np.ones(len(rows), np.int64))
 
     def _entries(self, changes: Changes, now: int) -> Entries:
-        """Return new rows as entries at their times; a sub-key ends with the arrival number, so that it is unique."""
+        """Return new rows as entries at their times. Sub-keys end with the arrival number, so that they are unique."""
         count, seq = len(changes), changes.seq
         ms = -(-self.spec.times(changes.payload) // 1000)
         sub_key = pc.binary_join_element_wise(changes.sub_key, _bytes(seq), pa.scalar(b"", pa.binary()))
@@ -231,9 +232,9 @@ class MatchRecognize:
 
 
 def _stage(due: Entries, most: int, now: int) -> tuple[Entries, Entries, int]:
-    """Split due entries into about the first `most` and the others; also return the last time (ms) of the first ones.
+    """Split due entries into about the first `most` entries and the rest, and return the stage's last time (ms).
 
-    Entries of the same millisecond are in the same stage, so all rows up to that time are present.
+    Entries with the same time in ms are in the same stage, so all rows up to the stage's last time are present.
     """
     if len(due) > most:
         at = time_at(int(np.partition(due.place, most - 1)[most - 1]))
@@ -245,9 +246,10 @@ def _stage(due: Entries, most: int, now: int) -> tuple[Entries, Entries, int]:
 
 @dataclass(slots=True)
 class _Held:
-    """The stored entries of partitions with due entries, as of the batch's stages so far; each has weight 1.
+    """The stored entries of partitions with due entries, updated after each stage of the batch.
 
-    `stored` says which entries the arrangement already has; `write` adds the others.
+    Each entry has weight 1. `stored` marks the entries that the arrangement already contains; `write` appends the
+    other entries.
     """
 
     arrangement: Arrangement
@@ -256,7 +258,7 @@ class _Held:
 
     @classmethod
     def of(cls, arrangement: Arrangement, hashes: Uint64s | None) -> _Held:
-        """Read the stored entries of partitions with these hashes; None for all partitions."""
+        """Read the stored entries of the partitions with these hashes, or of all partitions if `hashes` is None."""
         if hashes is None:
             found = arrangement.between(np.zeros(1, np.uint64), np.full(1, np.iinfo(np.uint64).max))
         else:
@@ -266,7 +268,7 @@ class _Held:
         return cls(arrangement, found, np.ones(len(found), np.bool_))
 
     def change(self, gone: Indices, come: Entries) -> None:
-        """Remove the entries at these positions, and add others."""
+        """Remove the entries at the positions `gone`, and add the entries `come`."""
         stays = np.ones(len(self.entries), np.bool_)
         stays[gone] = False
         self.arrangement.append(-self.entries.filter(~stays & self.stored))
@@ -280,10 +282,10 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Partitions:
-    """The rows of partitions with due entries, one partition after the other, each in its order.
+    """The rows of partitions with due entries, one partition after the other, ordered within each partition.
 
-    `position` is the position of a row among the stored entries, -1 for a new row. `number` is the partition of each
-    row; `begin` and `stop` are the bounds of each partition.
+    `position` contains each row's position among the stored entries, or -1 for a new row. `number` contains each row's
+    partition number. `begin` and `stop` contain the bounds of each partition.
     """
 
     entries: Entries
@@ -294,19 +296,22 @@ class _Partitions:
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """The begin and stop of each partition."""
+        """The bounds of each partition: its first position and the position after its last row."""
         return list(zip(self.begin.tolist(), self.stop.tolist(), strict=True))
 
     @property
     def is_first(self) -> Mask:
-        """Which rows are the first of their partition."""
+        """A mask of the rows that are the first row of their partition."""
         first = np.zeros(len(self.entries), np.bool_)
         first[self.begin] = True
         return first
 
     @classmethod
     def of(cls, kept: Entries, due: Entries, *, everything: bool) -> _Partitions:
-        """Combine stored and due entries of the partitions with due entries or, if `everything`, of all partitions."""
+        """Combine the stored and due entries of the partitions that have due entries.
+
+        If `everything` is set, combine the entries of all partitions.
+        """
         every = Entries.concat([kept, due])
         if not len(every):
             none = np.empty(0, np.int64)
@@ -329,7 +334,7 @@ class _Partitions:
 
 
 def _ends(heads: Entries, last: Int64s) -> Entries:
-    """Return entries for the times `last`, in us, by which matches that begin with these rows must have ended."""
+    """Return entries for the times `last` (µs) by which matches that begin with the rows `heads` must have ended."""
     count = len(heads)
     none = constant(b"", count)
     ends = replace(heads, place=places(-(-last // 1000), heads.payload), sub_key=none, payload=none)
@@ -337,7 +342,10 @@ def _ends(heads: Entries, last: Int64s) -> Entries:
 
 
 def _numbered(numbered: _Held, partitions: _Partitions, counts: Int64s) -> Int64s:
-    """Number the partitions' new matches, `counts` per partition, continuing after their earlier matches."""
+    """Number each partition's new matches, continuing after its earlier matches.
+
+    `counts` contains the number of new matches per partition.
+    """
     own = partitions.entries.take(partitions.begin[counts > 0])
     counts, known = counts[counts > 0], numbered.entries
     both = Entries.concat([known, own])

@@ -1,19 +1,20 @@
 """The search for matches of a row pattern in partitions of ordered rows.
 
-Starting at each row, the ways to match are tried in order of preference. The first way that reaches its end is the
-match (SQL:2016). If a way needs a row that has not arrived yet, the result is undecided, because that way may still
-succeed. The search of the partition then stops, and everything before the starting row is final.
+From each starting row, the ways to match are tried in order of preference. The first way that succeeds is the match
+(SQL:2016). If a way needs a row that has not arrived yet, the result is undecided, because this way may still succeed.
+The search of the partition then stops, and the results for all earlier starting rows are final.
 
-If a way reaches the same step, row and state of the match as an earlier way that failed, it is not continued. So if
-conditions depend only on rows, the cost of a search from one row is at most the number of the pattern's steps times the
-number of rows. If conditions use aggregates of the matched rows, ways may never coincide, and there is no such limit.
+A way is abandoned if it reaches the same step, row and match state as an earlier way that failed. So if conditions
+depend only on rows, the cost of a search from one row is at most the number of steps in the pattern times the number of
+rows. If conditions use aggregates of the matched rows, ways may never coincide, and the cost has no such limit.
 
-Conditions are evaluated by columns although ways are tried one step at a time. A search that needs a condition's value
-for a row pauses with a question; the questions of all partitions are then answered at once. If a condition reads only
-the row itself or rows at most `NEAR` rows away, the first question about it evaluates it for all rows of the batch.
-Other conditions are also evaluated for the following rows, assuming that all of these satisfy the condition. The number
-of these rows is doubled each time. If the question is about the first row of a match, the condition is also evaluated
-for some following rows as possible first rows. So long runs of one variable need few rounds.
+Conditions are evaluated column-wise although ways are tried one step at a time. A search that needs a condition's value
+for a row pauses with a question; the questions of all partitions are then answered together. If a condition reads only
+the row itself or rows at most `NEAR` rows before it, the first question evaluates the condition for all rows of the
+batch. Any other condition is also evaluated for some of the following rows, on the assumption that they all satisfy the
+condition. The number of following rows doubles with each question. If the question is about the first row of a match,
+the condition is also evaluated for some following rows as possible first rows. So long runs of one variable need few
+rounds of questions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rowkind.operators.match.partial_match import CallResults, ConditionCalls, P
 from rowkind.operators.match.pattern import Instruction, Program, Skip, first_variables
 
 NEAR = 4
-"""The maximum number of rows that a condition may look back if it is to be evaluated for all rows at once."""
+"""The maximum number of rows that a condition may look back to be evaluated for all rows at once."""
 
 _FEWEST, _MOST, _STARTS = 4, 4096, 256
 
@@ -42,19 +43,19 @@ _GO_ON = (
 )
 
 FALSE, TRUE, FAILED = 0, 1, 2
-"""The value of a condition for a row: not true, true, or failed to evaluate."""
+"""The value of a condition for a row: not true, true, or the evaluation failed."""
 
 
 @dataclass(frozen=True)
 class PatternSpec:
     """A pattern, its conditions, and where to continue after a match.
 
-    - `conditions`: for each variable, the calls that its condition reads from the match so far; None for a condition
-      that is always true.
-    - `within`: the exclusive limit, in microseconds, of the time between the first and the last row of a match; None
-      for no limit.
-    - `goes_on`: whether the search continues at the next row if the row to skip to is missing or is the first row of
-      the match; otherwise this is an error.
+    - `conditions`: for each variable, the calls in its condition, which read the match so far; None if the condition is
+      always true.
+    - `within`: the exclusive limit, in microseconds, of the time between the first and the last row of a match. None if
+      there is no limit.
+    - `goes_on`: whether the search continues at the row after the first row of the match if the row to skip to is
+      missing or is that first row. If not set, both cases are errors.
     """
 
     program: Program
@@ -68,18 +69,18 @@ class PatternRows(Protocol):
     """The rows to search, accessed by row number."""
 
     def values(self, column: str) -> Sequence[Any]:
-        """Return the values of a column, for all rows."""
+        """Return a column's values for all rows."""
 
     def test(self, variable: int, rows: Indices, arguments: Sequence[Sequence[Any] | Indices]) -> Int8s:
-        """Evaluate a variable's condition for these rows, given the values of its calls: FALSE, TRUE or FAILED."""
+        """Return FALSE, TRUE or FAILED for each row: a variable's condition, given the values of its calls."""
 
     def fail(self, variable: int, row: int, arguments: CallResults) -> None:
-        """Raise the error of a row whose condition FAILED."""
+        """Raise the error for a row whose condition FAILED."""
 
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """A match: its rows begin at row `start`, and `variables` has the variable of each row."""
+    """A match whose first row is `start`; `variables` contains the variable of each of its rows."""
 
     start: int
     variables: tuple[int, ...]
@@ -95,7 +96,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class _Question:
-    """A request to evaluate a condition: for the row that is needed, and for rows that may be needed next."""
+    """A request to evaluate a condition for the row that is needed, and for rows that may be needed next."""
 
     variable: int
     rows: list[int]
@@ -105,10 +106,10 @@ class _Question:
 
 @dataclass
 class _Reach:
-    """The limits of a search that starts at a row.
+    """The limits of the search that starts at row `start`.
 
-    The search reads the rows before `last`, which is at most `stop`. `waits` says whether more rows may arrive. `ahead`
-    is the number of following rows that the next question includes.
+    The search reads the rows before `last`, which is at most `stop`. `waits` says whether more rows within the limits
+    may arrive. `ahead` is the number of following rows that the next question includes.
     """
 
     start: int
@@ -119,14 +120,14 @@ class _Reach:
 
 
 _Way = tuple[int, int, Any, tuple[int, ...], Any]
-"""A step, the next row, the state of the match, the rows at marks, and the path to the step."""
+"""A step, the next row, the state of the match, the rows in the mark slots, and the path to the step."""
 
 _Undecided = Literal["undecided"]
 _Search = Generator[_Question, None, "PatternMatch | _Undecided | None"]
 
 
 class PatternSearch:
-    """A search in partitions of `rows`; `times` has the rows' times, in microseconds.
+    """A search in partitions of `rows`; `times` contains the rows' times, in microseconds.
 
     `passed` is the time, in microseconds, up to which no more rows can arrive; None if no rows can arrive at all.
     Raises `RowFailed`, with the first row of the match, if the search cannot continue after a match.
@@ -143,7 +144,7 @@ class PatternSearch:
         self._begins = self._where_matches_may_begin()
 
     def run(self, partitions: Sequence[tuple[int, int]]) -> list[Searched]:
-        """Search partitions, each given by its first row and the row after its last."""
+        """Search the partitions, each given by its first row and the row after its last row."""
         searches = [self._partition(begin, stop) for begin, stop in partitions]
         found: dict[int, Searched] = {}
         asked: dict[int, _Question] = {}
@@ -160,7 +161,10 @@ class PatternSearch:
         return [found[number] for number in range(len(searches))]
 
     def _where_matches_may_begin(self) -> bytes | None:
-        """Return which rows can be the first row of a match, as bytes; None if the rows alone do not decide this."""
+        """Return a mask, as bytes, of the rows that can begin a match.
+
+        Return None if this does not depend on single rows alone.
+        """
         count, first = len(self._times), first_variables(self._spec.program)
         if any(self._spec.conditions[variable] != () for variable in first):
             return None
@@ -212,7 +216,10 @@ class PatternSearch:
                 return found.start + max(place, 1)
 
     def _from(self, start: int, stop: int) -> _Search:
-        """Return the preferred match that starts at a row, or None, or "undecided" if more rows must arrive first."""
+        """Return the preferred match that starts at row `start`.
+
+        Return None if there is no match, or "undecided" if more rows must arrive first.
+        """
         program, conditions, so_far_of = self._spec.program, self._spec.conditions, self._so_far
         reach = self._reach(start, stop)
         known = set[tuple[int, int, Any, Any]]()
@@ -229,7 +236,7 @@ class PatternSearch:
                     after = so_far_of.after(so_far, step.a, row)
                     if conditions[step.a] is not None:
                         held = self._held(step.a, row, so_far_of.arguments(step.a, after))
-                        # If the value is unknown, it is requested; if it is FAILED, the error is raised.
+                        # If the condition's value is unknown, it is requested; if it is FAILED, the error is raised.
                         if held != TRUE and (
                             held == FALSE or (yield from self._asked(step.a, row, after, reach)) != TRUE
                         ):
@@ -276,7 +283,7 @@ class PatternSearch:
         return held
 
     def _held(self, variable: int, row: int, arguments: CallResults) -> int | None:
-        """Return a condition's value for a row; None if it is not known yet."""
+        """Return a condition's value for a row; None if the value is not known yet."""
         if self._looks_near[variable]:
             near = _distances(row, arguments)
             if near is not None:
@@ -294,7 +301,7 @@ class PatternSearch:
         return _Question(variable, rows, asked, near)
 
     def _ask_of_other_starts(self, question: _Question, stop: int) -> None:
-        """Also ask about the following rows as possible first rows, in case no match starts at the given row."""
+        """Add the following rows to the question as possible first rows, in case no match starts at its first row."""
         first = question.rows[0]
         for row in range(first + 1, min(first + _STARTS, stop) if question.near is None else first):
             question.rows.append(row)
@@ -308,7 +315,7 @@ class PatternSearch:
         for variable, near in dict.fromkeys((each.variable, each.near) for each in questions):
             if near is not None and (variable, near) not in self._near:
                 rows = np.arange(len(self._times))
-                # Row numbers before the first row become -1; their values are never used.
+                # Row numbers before the first row become -1; the values for these rows are never used.
                 columns = [np.maximum(rows - far, -1) if far >= 0 else np.full(len(rows), -1) for far in near]
                 self._near[variable, near] = self._rows.test(variable, rows, columns).tobytes()
         for variable in dict.fromkeys(each.variable for each in questions if each.near is None):
@@ -337,7 +344,7 @@ def _moved_on(step: Instruction, at: int, row: int, marks: tuple[int, ...]) -> t
 
 
 def _distances(row: int, arguments: CallResults) -> tuple[int, ...] | None:
-    """Return how many rows back a condition reads, for each call, -1 for none; None if a distance exceeds `NEAR`."""
+    """Return how many rows back each of a condition's calls reads, -1 for no row; None if a distance exceeds `NEAR`."""
     distances = tuple([row - each if each >= 0 else -1 for each in arguments])
     return distances if all(far <= NEAR for far in distances) else None
 

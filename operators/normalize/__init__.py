@@ -1,1 +1,1 @@
-"""Normalization of inputs to exact changelogs, and expiry of rows."""
+"""Operators that turn inputs into exact changelogs, make rows expire, and implement scalar subqueries."""

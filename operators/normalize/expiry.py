@@ -1,25 +1,25 @@
-"""Expiry: an exact changelog (+I and -D) of an input's live rows, with a retraction of each row whose TTL has elapsed.
+"""Expiry: an exact changelog (+I and -D) of an input's live rows, in which expired rows are retracted.
 
-Maintains the input's rows that were written less than one TTL ago. In other operators, an expired row is dropped
-silently. Here the row is emitted as -D when it expires, and downstream operators retract its results as for any deleted
-row. So the downstream query runs over the live rows and needs no TTL of its own.
+Maintains the input's rows that were written less than one TTL ago. Other operators drop an expired row silently. This
+operator emits a -D when a row expires, and downstream operators retract the row's results as for any deleted row. So
+the downstream query runs on the live rows and needs no TTL of its own.
 
-State. "rows" stores the rows as `operators.normalize.normalize` does; this operator is a Normalize with a clock.
-"agenda" is a timer queue: for each row, in the order of write times, it stores the row's place in "rows", the 64-bit
-position of its entry in the order of a run. An entry moves when its row is rewritten.
+State. Arrangement "rows" stores the rows as `operators.normalize.normalize` does; this operator is a Normalize with a
+clock. Arrangement "agenda" is a timer queue. For each row, in the order of write times, it stores the row's *place* in
+"rows", the 64-bit number by which a run's entries are ordered. A timer queue entry moves when its row is rewritten.
 
-Algorithm. The due entries are one range of the timer queue, up to the time one TTL ago. First the rows that they refer
-to are removed, then the batch's changes are applied to the remaining rows. If several live rows are equal, a retraction
-removes the oldest one. If it finds none, it is treated as the retraction of an expired row, which has already been
-retracted. A row that expires and is inserted unchanged in the same batch stays. A refresh renews its row, and is passed
-on if a downstream operator has a TTL.
+Algorithm. The due entries are one range of the timer queue, up to the time one TTL ago. First the rows to which the due
+entries refer are removed. Then the batch's changes are applied to the remaining rows. If several live rows are equal, a
+retraction removes the oldest of them. If a retraction finds no row, it is treated as the retraction of an expired row,
+which has already been retracted. A row that expires and is inserted unchanged in the same batch stays in the output. A
+refresh restarts its row's TTL, and is passed on if a downstream operator has a TTL.
 
 All rows of a batch have the same write time, so rows that expire at the same time arrived in one batch. If too many
-rows are due, for example after a pause, the oldest are removed first and the others in the next batches; until then
-these rows are live.
+rows are due, for example after a pause, the oldest rows are removed first and the other due rows in the next batches.
+Until they are removed, due rows count as live.
 
-If rows are only inserted, and none replaces another, rows need not be found by key. The rows are then stored in the
-timer queue itself, and "rows" does not exist.
+If rows are only inserted, and no row replaces another, rows need not be found by key. They are then stored in the timer
+queue itself, and "rows" does not exist.
 
 The stored times are write times, so the TTL can be changed at any time.
 """
@@ -49,17 +49,19 @@ from rowkind.operators.operator import Output
 from rowkind.operators.time.temporal_filter import last_place, places, time_at
 
 _AT_ONCE = 500_000
-"""The approximate maximum number of rows that expire in one batch."""
+"""The approximate maximum number of due rows that are removed in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
     """The expiry operator. It keeps its state in the stores, not in this object. It raises no errors.
 
-    The plan provides the same as for a `Normalize`, and a TTL. `only_comes`: whether the input is an insert-only table
-    without a key by which a row could be rewritten. `most`: the approximate number of due rows that are removed in one
-    batch. `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether a downstream operator uses the
-    order of arrival.
+    The plan provides the same input as for a `Normalize`, and a TTL.
+
+    - `only_comes`: whether the input is an insert-only table without a key by which a row could be rewritten.
+    - `most`: the approximate maximum number of due rows that are removed in one batch.
+    - `refreshes`: whether a downstream operator has a TTL.
+    - `arrivals`: whether a downstream operator uses the order of arrival.
     """
 
     side: Side
@@ -70,7 +72,7 @@ class Expiry:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The arrangements of the timer queue and of the rows that it refers to. Neither has a TTL of its own."""
+        """The arrangements: the timer queue and, if needed, the rows. Neither has a TTL of its own."""
         return {"agenda": None} if self.only_comes else {"agenda": None, "rows": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -84,9 +86,9 @@ class Expiry:
         rows = self._rows(stores["rows"], now, BEGINNING)
         gone = rows.at(distinct(from_bytes(due.payload, pa.uint64()).to_numpy()))
         gone = gone.filter(gone.written_at <= until)
-        assert gone.weight.sum() == due.weight.sum(), "the timer queue has an entry for each row"
-        # Rows that earlier batches removed were written at `until` or before, so `alive` has exactly the rows that
-        # remain after all due rows are removed.
+        assert gone.weight.sum() == due.weight.sum(), "the timer queue must have an entry for each row"
+        # All rows removed by this batch or earlier ones were written at or before `until`. So `alive` contains exactly
+        # the rows that remain after the due rows have been removed.
         alive = self._rows(stores["rows"], now, until)
         batch = spelled_out_truncations(alive, batch)
         resolved = resolve(alive, batch, by_seq=side.by_seq, exact=side.exact)
@@ -108,7 +110,7 @@ class Expiry:
 
     def _arrivals(self, changes: Changes, agenda: Arrangement, due: Entries, until: int, now: int) -> Output:
         """Apply a batch of an insert-only input."""
-        assert (changes.weight > 0).all(), "an insert-only table has no retractions"
+        assert (changes.weight > 0).all(), "an insert-only table must not have retractions"
         count, none = len(changes), constant(b"", len(changes))
         numbers, place = np.zeros(count, np.int64), places(np.full(count, now), changes.payload)
         come = Entries(
@@ -137,7 +139,7 @@ class Expiry:
         )
 
     def _due(self, agenda: Arrangement, now: int) -> tuple[Entries, int]:
-        """Return the entries that are due in this batch, and the latest write time of their rows."""
+        """Return the entries that expire in this batch, and the latest write time at which rows expire."""
         assert self.side.ttl_ms is not None, "without a TTL nothing expires"
         until = now - self.side.ttl_ms
         due = agenda.between(np.zeros(1, np.uint64), np.array([last_place(until)]))
@@ -147,14 +149,14 @@ class Expiry:
         return due, until
 
     def _next(self, agenda: Arrangement, until: int) -> int | None:
-        """Return when the next row expires, or an earlier time; None if there are no rows."""
+        """Return a time no later than the next expiry of a row; None if there are no rows."""
         assert self.side.ttl_ms is not None, "without a TTL nothing expires"
         place = agenda.first_after(int(last_place(until)))
         return None if place is None else time_at(place) + self.side.ttl_ms
 
 
 def _entries(rows: Entries) -> Entries:
-    """Return the timer queue entries of these rows, in the order of their write times."""
+    """Return the timer queue entries of the given rows; their places are ordered by write time."""
     at, none, numbers = to_bytes(pa.array(rows.place)), constant(b"", len(rows)), np.zeros(len(rows), np.int64)
     place = places(rows.written_at, at)
     return Entries(place, rows.hash, none, none, at, rows.weight, numbers, numbers, numbers.astype(np.int8))

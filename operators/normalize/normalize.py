@@ -1,22 +1,23 @@
-"""Normalize: an exact changelog (+I and -D) of an input that omits old rows, repeats rows or retracts missing rows.
+"""Normalize: an exact changelog (+I and -D) of an input that may omit old rows, repeat rows or retract missing rows.
 
-Maintains its input's rows, as the input's layout defines them: the last row of each key for an upsert topic, the
-multiset of rows for a source without a key. One arrangement, "rows", stores them by key.
+Maintains the input's rows, as the input's layout defines them: the last row of each key for an upsert topic, or the
+multiset of rows for a source without a key. One arrangement, "rows", stores these rows by key.
 
-The output is the changes to these rows. A replaced row is retracted as it is stored, whatever the payload of its
-retraction or tombstone. A row that arrives unchanged emits nothing. A retraction that finds no row changes nothing and
-is unmatched. So downstream operators can rely on every retraction being equal to an earlier insertion, byte for byte.
+The output is the changes to these rows. A replaced or deleted row is retracted with its stored payload, regardless of
+the payload of its retraction or tombstone. A row that arrives unchanged emits nothing. A retraction that finds no row
+changes nothing and is unmatched. So downstream operators can rely on every retraction being equal to an earlier
+insertion, byte for byte.
 
-A row expires silently: it stays in the output, and its successor is emitted as a new row. A later retraction of the
-expired row is unmatched, as in Flink's normalization. The reason is that a late retraction cannot be distinguished from
-a superfluous one, which a Normalize must filter out. A row that arrives unchanged is emitted as a refresh if a
-downstream operator has a TTL.
+A row expires silently: it stays in the output, and a row that later replaces it is emitted as a new row. A later
+retraction of the expired row is unmatched, as in Flink's normalization, because a late retraction cannot be
+distinguished from a superfluous retraction, which a Normalize must filter out. A row that arrives unchanged is emitted
+as a refresh if a downstream operator has a TTL.
 
 A truncation retracts all stored rows (`operators.normalize.truncation`).
 
-A row's arrival number is that of the change that last wrote it. If `arrivals` is set, a row that is rewritten with
-equal values is retracted with its old number and inserted with its new one. So its position among equal rows does not
-depend on how the input is split into batches.
+A row's arrival number is the number of the change that last wrote the row. If `arrivals` is set, a row that is
+rewritten with equal values is retracted with its old number and inserted with its new number. So the row's position
+among tied rows does not depend on how the input is split into batches.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ from rowkind.operators.operator import Output
 class Normalize:
     """The Normalize operator. It keeps its state in the stores, not in this object.
 
-    The plan provides a layout. For an upsert topic, or a retract topic in which a bare +U replaces a row, the layout is
-    "one row per key", with the primary key as key and no sub-key, by seq. For a retract topic without a primary key, it
-    is "multiset", with any key that distributes the rows, such as the consumer's. A tombstone needs only its key; its
-    payload is not read. `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether a downstream operator
-    uses the order of arrival.
+    The plan provides a layout. For an upsert topic, or a retract topic in which a +U without a -U replaces a row, the
+    layout is "one row per key", with the primary key as key, no sub-key, and `by_seq` set. For a retract topic without
+    a primary key, the layout is "multiset", with any key that distributes the rows, such as the downstream operator's
+    key. A tombstone needs only a key; its payload is not read.
+
+    - `refreshes`: whether a downstream operator has a TTL.
+    - `arrivals`: whether a downstream operator uses the order of arrival.
     """
 
     side: Side

@@ -1,8 +1,9 @@
-"""Single row: the result of a scalar subquery, which may have at most one row.
+"""Single row: the result of a scalar subquery, which must not have more than one row.
 
-Maintains its input's rows in one arrangement, "rows", and emits the changes to them. After each batch it checks that at
-most one row is left. Within a batch there may be more than one: a batch may insert the new row and delete the old one,
-in either order. Flink's SINGLE_VALUE, by contrast, checks after every change. An expired row does not count.
+Maintains the input's rows in one arrangement, "rows", and emits the changes to these rows. After each batch, the
+operator checks that there is at most one row. Within a batch there may be more rows, because a batch may insert the new
+row and delete the old row in either order. Flink's SINGLE_VALUE, by contrast, checks after every change. An expired row
+does not count.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from rowkind.operators.operator import Output
 class SingleRow:
     """The operator for scalar subqueries.
 
-    All of its input has the same key and so is in one shard; the layout is "multiset".
+    All input rows have the same key and are therefore in one shard. The layout is "multiset".
 
-    `query` is the subquery's text. `refreshes`: whether a downstream operator has a TTL.
+    `query` is the subquery's text. `refreshes` says whether a downstream operator has a TTL.
     """
 
     side: Side
@@ -42,7 +43,10 @@ class SingleRow:
         return {"rows": self.side.ttl_ms}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Apply one batch of one shard at time `now` (ms since the epoch). Raises RowFailed for a second row."""
+        """Apply one batch of one shard at time `now` (ms since the epoch).
+
+        Raises `RowFailed` if there is more than one row after the batch.
+        """
         spec = ArrangementSpec("rows", self.side.layout, self.side.ttl_ms, until=self.side.until)
         rows = Arrangement(stores["rows"], spec, now)
         resolved = resolve(rows, batch, by_seq=self.side.by_seq)

@@ -1,6 +1,6 @@
-"""Truncations: the deletion of all rows of a table, expanded into deletes of the rows that an operator stores.
+"""Truncations, which delete all rows of a table, expanded into deletes of the rows that an operator stores.
 
-Rows that arrived before the last truncation in a batch no longer count, whether they are stored or in the batch.
+Stored rows, and rows of the batch that arrived before the batch's last truncation, no longer count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EVERYWHERE = np.zeros(1, np.uint64), np.full(1, np.iinfo(np.uint64).max, np.uin
 def spelled_out_truncations(rows: Arrangement, batch: Batch) -> Batch:
     """Return the batch with its truncations replaced by deletes of all rows of the arrangement.
 
-    The arrangement must have the rows of one table, one for each key, and none of this batch's rows.
+    The arrangement must contain the rows of a single table, with one row per key, and none of this batch's rows.
     """
     if not batch.truncations:
         return batch

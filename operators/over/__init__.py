@@ -1,1 +1,1 @@
-"""Window functions over ordered rows."""
+"""The operator for window functions over ordered rows."""

@@ -1,8 +1,9 @@
-"""Frames: for each row, the rows of its partition that a window function sees, as a range of positions in ordered rows.
+"""Frames as ranges of positions: for each row, the rows of the partition that a window function sees.
 
-A frame is measured in rows, or in distances between the values that the rows are ordered by. Its edges are signed
-numbers: negative before the row, positive after it. Zero stands for the row itself or, in a frame measured by values,
-for the first or last of its peers (the rows with the same order key). None stands for the partition's edge.
+A frame is measured in rows, or in distances between the values by which the rows are ordered. A frame's edges are
+signed numbers: negative before the row, positive after the row. Zero stands for the row itself or, in a frame measured
+by values, for the row's first or last peer. *Peers* are rows with the same order key. None stands for the partition's
+edge.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from rowkind.operators.over.order_distance import Scale
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """Ordered rows, each with the stretch of its partition that has been read.
+    """Ordered rows and their stretches. A row's *stretch* is the part of its partition that has been read.
 
-    - `begin` and `stop`: for each row, the position at which its stretch begins and the position after its end. `peer`
-      and `peer_stop` are the same for its peers, all of which have been read.
-    - `begins` and `ends`: whether the stretch begins and ends where the partition does.
-    - `value`: the values by which distances are measured, on the `scale`; None if no frame is measured in distances.
+    - `begin` and `stop`: for each row, the first position of its stretch and the position after the last one. `peer`
+      and `peer_stop` are the same for the row's peers, all of which have been read.
+    - `begins` and `ends`: whether the stretch begins where the partition begins, and ends where the partition ends.
+    - `value`: the order values between which distances are measured, on the `scale`; None if no frame is measured in
+      distances.
     """
 
     begin: Indices
@@ -43,16 +45,16 @@ class Stretches:
     def of(
         cls, key: Indices, order: Int64s, begins: Mask, ends: Mask, value: Int64s | None, *, scale: Scale
     ) -> Stretches:
-        """Return the stretches of rows, given each row's partition and order key as numbers."""
+        """Return the stretches of ordered rows, given each row's partition and order key as numbers."""
         new = key[1:] != key[:-1]
         begin, stop = _groups(new, len(key))
         peer, peer_stop = _groups(new | (order[1:] != order[:-1]), len(key))
         return cls(begin, stop, peer, peer_stop, begins, ends, value, scale)
 
     def from_last_before(self, asked: Mask) -> tuple[Stretches, Indices]:
-        """Shorten each stretch to begin with the last row before its first `asked` row, if there is such a row.
+        """Shorten each stretch to begin with the row just before its first `asked` row, if that row is in the stretch.
 
-        Also return these rows.
+        Also return the rows with which the shortened stretches begin.
         """
         at = np.arange(len(self))
         first = np.full(len(self) + 1, len(self))
@@ -63,9 +65,10 @@ class Stretches:
         return replace(self, begin=begin, begins=self.begins & ~on), np.flatnonzero(on & (at == last))
 
     def frame(self, frame: Frame) -> tuple[Indices, Indices, Mask]:
-        """Return where each row's frame begins and stops (equal if it is empty), and for which rows this is uncertain.
+        """Return where each row's frame begins and stops, and a mask of the rows for which this is uncertain.
 
-        A frame that starts at the beginning of the partition starts at the beginning of the stretch.
+        For an empty frame, the two positions are equal. A frame that starts at the beginning of the partition starts at
+        the beginning of the stretch.
         """
         at = np.arange(len(self))
         unsure = np.zeros(len(self), np.bool_)
@@ -94,7 +97,7 @@ class Stretches:
         return first, np.maximum(first, np.clip(last, self.begin, self.stop)), unsure
 
     def _search(self, distance: int, side: Literal["left", "right"]) -> Indices:
-        """Return where the values within a distance of each value begin or, if `side` is "right", where they stop."""
+        """Return, for each row, where the values within a distance begin or, if `side` is "right", where they stop."""
         assert self.value is not None, "a distance needs a column of values"
         rows, wanted = len(self), self.scale.moved(self.value, distance)
         _, rank = np.unique(np.concatenate([self.value, wanted]), return_inverse=True)
@@ -104,7 +107,7 @@ class Stretches:
 
 
 def _groups(new: Mask, count: int) -> tuple[Indices, Indices]:
-    """Return where the group of each of `count` rows begins and stops; `new` marks the first row of later groups."""
+    """Return where each row's group begins and stops; `new` marks the first row of every group but the first."""
     starts = np.append(0, np.flatnonzero(new) + 1)[:count]
     sizes = np.diff(np.append(starts, count))
     return np.repeat(starts, sizes), np.repeat(starts + sizes, sizes)

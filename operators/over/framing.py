@@ -1,4 +1,4 @@
-"""The names of window functions, and frames: which rows of its partition a window function sees for each row."""
+"""The names of window functions, and frames: the rows of the partition that a window function sees for each row."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OverFunction = OverAggregate | Picked | Neighbour | Numbering | Placing
 class Frame:
     """The rows from `start` to `end`, relative to a row.
 
-    They are numbers of rows or, for "range", distances in the unit of the values; for doubles, distances are codes.
-    None stands for the partition's edge.
+    `start` and `end` are numbers of rows or, for "range", distances in the unit of the values. For doubles, distances
+    are codes. None stands for the partition's edge.
     """
 
     kind: Literal["rows", "range"]
@@ -28,12 +28,12 @@ class Frame:
 
     @property
     def measured(self) -> bool:
-        """Whether an edge is at a nonzero distance from the row."""
+        """Whether at least one edge is at a nonzero distance from the row."""
         return bool(self.start) or bool(self.end)
 
     @property
     def behind(self) -> int:
-        """The maximum distance after a row at which other rows see it.
+        """The maximum distance from a row to a later row whose frame contains the earlier row.
 
         This does not count frames that start at the beginning of the partition.
         """
@@ -41,7 +41,7 @@ class Frame:
 
     @property
     def before(self) -> int:
-        """The maximum distance before a row at which other rows see it.
+        """The maximum distance from a row to an earlier row whose frame contains the later row.
 
         This does not count frames that end at the end of the partition.
         """
@@ -49,7 +49,7 @@ class Frame:
 
     @property
     def by_distance(self) -> bool:
-        """Whether the values alone decide which rows see a row, so that rows too far away never see it."""
+        """Whether the rows in a frame depend only on values, so that rows at too great a distance are never in it."""
         return self.kind == "range" and self.start is not None and self.end is not None and self.measured
 
 

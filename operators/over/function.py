@@ -1,4 +1,4 @@
-"""Window functions: the result for each row, computed by columns over rows in the order of their partitions.
+"""Window functions: the result for each row, computed column-wise over ordered rows.
 
     added        COUNT, SUM, AVG, BOOL_AND, BOOL_OR    differences of exact prefix sums
     extreme      MIN, MAX                              a table of minima over 1, 2, 4, … rows; or a running minimum
@@ -8,9 +8,9 @@
     places       NTILE, PERCENT_RANK, CUME_DIST        the row's position among all rows of its partition
 
 A function that looks back to the beginning of the partition is *running*: each row carries the function's state over
-all rows up to it. So a stretch need not begin where the partition does: the state that its first row carries stands for
-all earlier rows. Sums are exact (`columns.exact_numbers`), so that they equal those of aggregates, regardless of
-earlier insertions and retractions.
+all rows up to and including itself. So a stretch need not begin where the partition begins: the state that the
+stretch's first row carries stands for all earlier rows. Sums are exact (`columns.exact_numbers`). So they equal the
+sums of aggregates, regardless of earlier insertions and retractions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rowkind.operators.over.value_functions import LagPick, LastPick, NeighbourP
 from rowkind.operators.over.window_call import Computed, Given, OverCall, replaced, totals_of
 
 _Sum = tuple[Int64s, ExactNumbers, Int64s]
-"""The number of values, their exact sum, and for doubles the numbers of NaNs and infinities."""
+"""The number of values, their exact sum and, for doubles, the numbers of NaNs and of both infinities."""
 
 
 def computed(call: OverCall) -> Computed:
@@ -45,7 +45,7 @@ def computed(call: OverCall) -> Computed:
 
 
 def _aggregate(call: OverCall) -> AccumulatorCall:
-    assert call.aggregate is not None, "the call has an aggregate function"
+    assert call.aggregate is not None, "the call must have an aggregate function"
     return call.aggregate
 
 
@@ -78,7 +78,7 @@ class Summed:
 
     @property
     def kinds(self) -> str:
-        """The carried columns' kinds: the count, the sum, and for doubles the counts of NaNs and the two infinities."""
+        """The carried columns' kinds: the count, the sum and, for doubles, the counts of NaNs and both infinities."""
         return ("nbnnn" if self._doubles else "nb") if self.call.running else ""
 
     @property
@@ -97,17 +97,17 @@ class Summed:
         return result, [count, sums.to_bytes(), *(specials.T.copy() if doubles else ())]
 
     def misfits(self, given: Given, output: pa.Array) -> Mask:
-        """Return which of these results do not fit their type."""
+        """Return a mask of the results that do not fit their type."""
         if not output.null_count:
             return np.zeros(len(output), np.bool_)
         (count, _, _), _ = self._sums(given)
         return misfits(output, count)
 
     def _sums(self, given: Given) -> tuple[_Sum, _Sum]:
-        """Return the sums over each row's frame, and the sums from the beginning of its stretch up to the row."""
+        """Return the sums over each row's frame, and the sums over each row's stretch up to the row."""
         call = _aggregate(self.call)
         values, counted = given.counted(call)
-        assert values is not None, "a sum has an argument"
+        assert values is not None, "a sum must have an argument"
         odd = np.zeros((len(given), 3), np.int64)
         if self._doubles:
             there = counted & to_mask(values.is_valid())
@@ -166,7 +166,7 @@ class _Extreme:
 
 
 def _least(rank: Int64s, first: Indices, stop: Indices, nothing: int) -> Int64s:
-    """Return the least rank from each `first` to before its `stop`, using tables of minima over 2**level rows."""
+    """Return the least rank at the positions from `first` to `stop` - 1, using tables of minima over 2**level rows."""
     length = stop - first
     level = np.frexp(np.maximum(length, 1).astype(np.float64))[1] - 1
     result = np.full(len(rank), nothing)
@@ -211,7 +211,7 @@ class _Placed:
                 return pa.array((rows.peer - rows.begin) / np.maximum(size - 1, 1)), []
             case "cume_dist":
                 return pa.array((rows.peer_stop - rows.begin) / size), []
-        # If the rows do not divide evenly, the first tiles have one row more each.
+        # If the rows do not divide evenly, each of the first tiles has one more row than the other tiles.
         number, (least, larger) = np.arange(len(given)) - rows.begin, np.divmod(size, self.call.nth)
         behind = number - larger * (least + 1)
         tile = np.where(behind < 0, number // (least + 1), larger + behind // np.maximum(least, 1))

@@ -1,7 +1,7 @@
-"""Distances between order values, which are integers or doubles; doubles are stored as integer codes.
+"""Distances between order values, which are integers or doubles; doubles are represented by integer codes.
 
-The *code* of a double (`framing.code`) has the order of doubles, with NaN after all others as in Spark. Negating the
-codes reverses the order.
+The *codes* of doubles (`framing.code`) have the same order as the doubles, with NaN after all other values as in Spark.
+Negating the codes reverses the order.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from rowkind.operators.columns.exact_numbers import Doubles
 from rowkind.operators.over.framing import code
 
 LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-"""The values of rows whose order value is NULL, which come before or after all others."""
+"""The numbers that represent NULL order values, which come before or after all other values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale by which distances are measured. If `doubles` is set, values and distances are codes of doubles."""
+    """The scale on which distances are measured. If `doubles` is set, values and distances are codes of doubles."""
 
     doubles: bool = False
 
     def moved(self, values: Int64s, distance: int) -> Int64s:
-        """Return values plus a distance; the values of NULL rows stay the same, and no other value reaches them."""
+        """Return values plus a distance; NULL stays unchanged, and no other value becomes NULL."""
         if self.doubles:
-            # Only NaN itself is within any distance of NaN.
+            # Only NaN is within any distance of NaN.
             return np.where(_below(values, _NAN), codes(_sum(values, _doubles(np.array([distance])))), values)
         if distance < 0:
             result = np.where(values < LEAST + 1 - distance, LEAST + 1, values + distance)
@@ -37,7 +37,7 @@ class Scale:
         return np.where((values == LEAST) | (values == LARGEST), values, result)
 
     def reach(self, values: Int64s, distance: int) -> Int64s:
-        """Return the farthest values that, moved back by the distance and rounded, may still reach these values."""
+        """Return the farthest values that may equal the given values when moved back by the distance and rounded."""
         found = self.moved(values, distance)
         if not self.doubles or not distance:
             return found
@@ -72,6 +72,6 @@ _NAN, _INFINITE = code(math.nan), code(math.inf)
 
 
 def _below(numbers: Int64s, bound: int) -> Mask:
-    """Return which numbers are codes of smaller absolute value than the bound, and therefore not NULL."""
+    """Return a mask of the codes whose absolute value is less than `bound`, and which are therefore not NULL."""
     result: Mask = (numbers > -bound) & (numbers < bound)
     return result

@@ -21,9 +21,9 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Ordered rows of partitions: rows that stay, rows that are retracted, and rows that are inserted.
+    """Ordered rows of partitions: rows that stay, retracted rows and inserted rows.
 
-    - `key` and `order`: their partitions and order keys, as numbers.
+    - `key` and `order`: the row's partition and order key, as numbers.
     - `was` and `now`: whether the row is present before the batch and after it.
     - `stored`: the stored row, with its results and carried columns; empty for an inserted row.
     """
@@ -37,13 +37,13 @@ class OrderedRows:
 
     @property
     def changed(self) -> Mask:
-        """The rows that are inserted or retracted."""
+        """A mask of the rows that are inserted or retracted."""
         changed: Mask = self.was != self.now
         return changed
 
     @classmethod
     def of(cls, keys: TouchedKeys, stored: Entries, kinds: str, gone: Entries, come: Entries) -> OrderedRows:
-        """Order the stored and the inserted rows of partitions with changes, and mark the retracted ones."""
+        """Order the stored and inserted rows of partitions with changes, and mark the retracted rows."""
         touched = np.zeros(len(keys.hash) + 1, np.bool_)
         for part in (gone, come):
             touched[keys.find(part)] = True
@@ -62,12 +62,12 @@ class OrderedRows:
 
     @property
     def payload(self) -> pa.BinaryArray:
-        """The rows as they were in the input, without results."""
+        """The input rows' payloads, without results."""
         return self.entries.payload
 
 
 def _taken(rows: Entries, gone: Entries) -> Mask:
-    """Return which rows are retracted; of several equal rows, only as many as were retracted."""
+    """Return a mask of the retracted rows. Of several equal rows, only as many as were retracted are marked."""
     if not len(gone):
         return np.zeros(len(rows), np.bool_)
     both = Entries.concat([rows, gone])
@@ -77,14 +77,15 @@ def _taken(rows: Entries, gone: Entries) -> Mask:
     queue = np.argsort(own, kind="stable")
     taken = np.zeros(len(rows), np.bool_)
     taken[queue] = members(np.bincount(own, minlength=groups.count))[1] < wanted[own[queue]]
-    assert int(taken.sum()) == len(gone), "every retracted row has a result"
+    assert int(taken.sum()) == len(gone), "every retracted row must have stored results"
     return taken
 
 
 def _in_order(entries: Entries, key: Indices, order: Int64s, counts: Sequence[Int64s]) -> Indices:
-    """Return the order of rows by partition, order key, arrival and payload.
+    """Return the rows' order by partition, order key, arrival and payload.
 
-    Rows that are equal in all of these keep the order in which they got their results: `counts` increase with each row.
+    Rows that are equal in all four keep the order in which they were given their results, because the columns in
+    `counts` increase with each row.
     """
     at = np.lexsort((entries.seq, order, key))
     same = np.logical_and.reduce([column[at][1:] == column[at][:-1] for column in (entries.seq, order, key)])

@@ -1,25 +1,28 @@
-"""OVER with an order: each row with the results of window functions over the rows around it.
+"""OVER with ORDER BY: each row with the results of window functions over the rows around it.
 
-Maintains every input row with its results. Within a partition, rows are ordered by their order key, and ties by
-arrival. A change affects only the rows whose frames contain it, and only those rows are emitted again.
+Maintains every input row with its results. Within a partition, rows are ordered by their order key, and tied rows by
+arrival. A change affects only the rows whose frames contain the changed row, and only the affected rows are emitted
+again.
 
     SUM(v) OVER (ORDER BY t)            rows  3 . 5       results  3 . 8
     4 is inserted between the two       rows  3 4 5                3 7 12       one row is inserted, one updated
 
-Algorithm. For each change, as many rows before and after it as frames reach are read from the state
-(`operators.over.spans`). Rows whose frames have been read completely and may have changed are recomputed by columns
-(`operators.over.function`). Their old results are read and never recomputed. If a frame starts at the beginning of the
-partition, earlier rows need not be read: each row carries the state of its functions over all rows up to it. In that
-case all rows after a change are read; if rows are inserted at the end, there are none.
+Algorithm. For each change, the rows before and after the changed row are read from the state, as far as frames extend
+(`operators.over.spans`). If a row's frame has been read completely and may have changed, the row's results are
+recomputed (`operators.over.function`, column-wise). The old results are read from the state and never recomputed. If a
+frame starts at the beginning of the partition, earlier rows need not be read, because each row carries the state of the
+functions over all rows up to and including itself. In that case all rows after a change are read; there are none if
+rows are inserted at the end.
 
 State. Arrangement "rows", layout *ordered*, stores every input row by partition and order key; retractions find their
-rows in it. Arrangement "results", in the same order, stores the same rows with their results and carried columns. With
-a TTL, later changes nearby do not see an expired row, but its effect remains in the state that other rows carry.
+rows there. Arrangement "results", in the same order, stores the same rows with their results and carried columns. With
+a TTL, later changes nearby do not see an expired row, but the row's effect remains in the state that other rows carry.
 
-If rows are inserted in the order of their time and never retracted, as downstream of a final result, no row is inserted
-between existing rows. In that case "rows" does not exist, and "results" stores the tail of each partition: the rows
-that the frames of later rows reach, and the last row with its carried state. If all frames are bounded by values, a row
-expires once a row has arrived, in any partition, whose value is too far away to see it. So idle partitions are evicted.
+If rows are inserted in time order and never retracted, as downstream of a final result, no row is inserted between
+existing rows. In that case "rows" does not exist, and "results" stores the tail of each partition: the rows that later
+rows' frames may contain, and the last row with its carried state. If all frames are bounded by values, a row expires
+once a row with a large enough value has arrived in any partition: no frame of that row or a later one contains the
+expired row. So idle partitions are evicted.
 
 (A batched and incremental form of the operator in Leis and others, "Efficient Processing of Window Functions in
 Analytical SQL Queries", VLDB 2015.)
@@ -62,22 +65,23 @@ _FAILED = 1
 
 @dataclass(frozen=True, slots=True)
 class OverSpec:
-    """The specification of an OVER.
+    """The specification of an OVER operator.
 
     The plan provides keys and sub-keys as for a rank. Retractions carry the full row that they retract.
-    - `arguments` returns the calls' arguments, given payloads. `packed` packs the calls' results into bytes. An emitted
-      row is the payload followed by these bytes.
-    - `values`: if a frame is measured in distances, returns the payloads' order values as ascending numbers on the
-      `scale`; `LEAST` or `LARGEST` for NULL.
-    - `by_seq`: whether a row's changes are applied in the order of seq, as from a source. Otherwise each batch is a net
+    - `arguments` takes payloads and returns the calls' arguments. `packed` packs the calls' results into bytes. An
+      emitted row is the payload followed by these bytes.
+    - `values`: takes payloads and returns their order values as ascending numbers on the `scale`; `LEAST` or `LARGEST`
+      for NULL. None if no frame is measured in distances.
+    - `by_seq`: whether a row's changes are applied in `seq` order, as for a source. Otherwise each batch is a net
       multiset of signed rows, as from an operator.
     - `counts_unmatched`: whether retractions that find no row are returned as unmatched.
-    - `until`: returns the time when a watermark may evict each row; None if the rows' own times do not limit this.
+    - `until`: returns the time when a watermark may evict each row; None if no time in the rows limits how long they
+      are stored.
     - `refreshes`: whether a downstream operator has a TTL.
-    - `ahead`: set if rows are never retracted and are inserted in the order of their partitions, all rows with the same
-      value in one batch. It is the distance after a row's value within which changes may affect its results, in units
-      of `values`. None if rows arrive in any order.
-    - `fallible`: the indices of the SUM and AVG calls for which a row fails if the result does not fit its type.
+    - `ahead`: set if rows are never retracted and arrive in order within their partitions, and all rows with the same
+      value arrive in one batch. `ahead` is then the distance after a row's value within which changes may affect the
+      row's results, in units of `values`. None if rows may arrive in any order.
+    - `fallible`: the indices of the SUM and AVG calls whose result makes a row fail if it does not fit its type.
     """
 
     calls: tuple[OverCall, ...]
@@ -95,23 +99,23 @@ class OverSpec:
 
     @property
     def running(self) -> bool:
-        """Whether a change may affect all rows after it."""
+        """Whether a change may affect all rows after the changed row."""
         return any(call.running for call in self.calls)
 
     @property
     def whole(self) -> bool:
-        """Whether a change may affect all rows before it."""
+        """Whether a change may affect all rows before the changed row."""
         return any(call.whole for call in self.calls)
 
     @property
     def carries_on(self) -> bool:
-        """Whether rows before the affected ones need not be read."""
+        """Whether rows before the affected rows need not be read."""
         expires = self.ttl_ms is not None or self.until is not None
         return not self.whole and not (expires and any(call.running and call.looks_back for call in self.calls))
 
     @property
     def span(self) -> int | None:
-        """The maximum distance between the values of rows that see each other; None if it does not limit the state."""
+        """The maximum distance between the values of rows in the same frame; None if it does not limit the state."""
         if self.ahead is None or not all(call.frame.by_distance for call in self.calls):
             return None
         return self.back("range") + self.ahead
@@ -122,25 +126,25 @@ class OverSpec:
         return "bb" + "".join(computed(call).kinds for call in self.calls)
 
     def reach(self, kind: str) -> tuple[int, int]:
-        """Return how far after and how far before a row other rows may see it in frames of this kind."""
+        """Return the maximum distances from a row to later and to earlier rows whose frames of this kind contain it."""
         frames = [call.frame for call in self.calls if call.frame.kind == kind]
         return max((each.behind for each in frames), default=0), max((each.before for each in frames), default=0)
 
     def back(self, kind: str) -> int:
-        """Return how far before a row its frames of this kind reach, ignoring edges at the partition's beginning."""
+        """Return how far frames of this kind extend before their row, ignoring edges at the partition's beginning."""
         frames = [call.frame for call in self.calls if call.frame.kind == kind]
         return max((-edge for each in frames for edge in (0, each.start, each.end) if edge is not None), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The operator for OVER with an order. It keeps its state in the stores, not in this object."""
+    """The operator for OVER with ORDER BY. It keeps its state in the stores, not in this object."""
 
     spec: OverSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The arrangements of rows, without and with their results, and their TTL in ms."""
+        """The arrangements of rows without results and of rows with results, and their TTL in ms."""
         names = ("rows", "results") if self.spec.ahead is None else ("results",)
         return dict.fromkeys(names, self.spec.ttl_ms)
 
@@ -151,7 +155,7 @@ class Over:
         until, moment = spec.until, now
         if spec.span is not None and spec.values is not None:
             until = _Leaving(spec.values, spec.span)
-            # No later row has a smaller value.
+            # No row in a later batch has a smaller value.
             moment = int(spec.values(comes.payload).min()) if len(comes) else LEAST
         kept = {
             name: Arrangement(stores[name], ArrangementSpec(name, "ordered", spec.ttl_ms, until=until), moment)
@@ -207,10 +211,10 @@ class Over:
     def _computed(self, line: OrderedRows, reading: SpansRead) -> tuple[_Steps, Indices]:
         """Return the changes to the rows, and the spans that must be read further because a result is uncertain."""
         spec, own = self.spec, reading.own(line.entries.place)
-        # If only the tail of a partition is stored, its first row carries the state of all earlier rows.
+        # If only the tail of a partition is stored, the tail's first row carries the state of all earlier rows.
         begins, ends = (reading.begins if spec.ahead is None else reading.vacant)[own], reading.ends[own]
         key = line.key * len(reading.ends) + own
-        # All rows from before and after the batch, in one order.
+        # All rows, present before or after the batch, in one order.
         values = None if spec.values is None else spec.values(line.payload)
         every = Stretches.of(key, line.order, begins, ends, values, scale=spec.scale)
         concerned = self._concerned(every, line.changed)
@@ -222,12 +226,12 @@ class Over:
         results, wants = self._results(line, now, rows, concerned[now])
         steps = self._changed(line, results)
         if spec.ahead is not None:
-            # The partitions have been read completely.
+            # All stored rows of the partitions have been read.
             return steps, np.empty(0, np.int64)
         return steps, np.concatenate([own[concerned & edges], own[now[wants]]])
 
     def _results(self, line: OrderedRows, now: Indices, rows: Stretches, asked: Mask) -> tuple[_Results, Mask]:
-        """Return the rows after the batch with their results, and which of the results are uncertain."""
+        """Return the rows after the batch with their results, and a mask of the rows with uncertain results."""
 
         def seeded(stretches: Stretches, seeds: Indices) -> tuple[Stretches, Seeds]:
             stored = line.stored.take(pa.array(now[seeds]))
@@ -272,7 +276,11 @@ class Over:
         return _Steps(before, after, after.filter(seen[new]), past_rows)
 
     def _seen(self, rows: Stretches, ahead: int) -> Mask:
-        """Return the rows to keep: those that later rows see, those whose results may change, and a few before them."""
+        """Return a mask of the rows to keep in the state.
+
+        These are the rows that may be in later rows' frames, the rows whose results may change, and a few rows before
+        them.
+        """
         at, first = np.arange(len(rows)), rows.stop
         if rows.value is not None and len(rows):
             oldest = self.spec.scale.moved(rows.value[rows.stop - 1], -self.spec.back("range") - ahead)
@@ -283,7 +291,7 @@ class Over:
         return seen
 
     def _concerned(self, rows: Stretches, changed: Mask) -> Mask:
-        """Return the rows whose frames may contain a change."""
+        """Return a mask of the rows whose frames may contain a change."""
         at, spec = np.arange(len(rows)), self.spec
         if not len(rows):
             return changed
@@ -291,7 +299,7 @@ class Over:
         group_of = np.cumsum(rows.begin == at) - 1
         first = np.minimum.reduceat(np.where(changed, at, len(at)), starts)[group_of]
         last = np.maximum.reduceat(np.where(changed, at, -1), starts)[group_of]
-        # If partitions share places, rows may have been read because of another partition's changes.
+        # If partitions share places, a row may have been read because of another partition's changes.
         touched = last >= 0
         first, last = np.where(touched, first, 0), np.where(touched, last, 0)
         behind, before = spec.reach("rows")
@@ -305,7 +313,7 @@ class Over:
         if spec.whole:
             found |= at <= last
         found &= touched
-        # Peers see each other.
+        # If a row is affected, so are its peers.
         starts = np.flatnonzero(rows.peer == at)
         peers: Mask = np.logical_or.reduceat(found, starts)[np.cumsum(rows.peer == at) - 1]
         return peers
@@ -313,7 +321,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """The expiry of rows: the least value at which inserted rows no longer see them."""
+    """The expiry of rows: the least value at which an inserted row's frame no longer contains the expiring row."""
 
     values: Callable[[pa.BinaryArray], Int64s]
     span: int
@@ -324,9 +332,9 @@ class _Leaving:
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """The rows after a batch, each packed with its results, and with its mark.
+    """The rows after a batch, each packed with its results, and the rows' marks.
 
-    `at` has the rows' positions among all ordered rows; `asked` says which of them may have changed.
+    `at` contains the rows' positions among all ordered rows; `asked` marks the rows whose results may have changed.
     """
 
     at: Indices
@@ -336,7 +344,7 @@ class _Results:
     mark: Int8s
 
     def same(self, line: OrderedRows) -> Mask:
-        """Return which rows are already stored in exactly this form."""
+        """Return a mask of the rows that are already stored in exactly this form."""
         same = np.zeros(len(self.at), np.bool_)
         stays = np.flatnonzero(line.was[self.at])
         stored = line.stored.take(pa.array(self.at[stays]))
@@ -349,8 +357,8 @@ class _Results:
 class _Steps:
     """Changes to rows with their results: the old form `before`, and the new form `after`.
 
-    `stored` are the rows of `after` that are stored. `past` are rows whose results are final and that are no longer
-    stored.
+    `stored` contains the rows of `after` that are to be stored. `past` contains rows that are to be removed from the
+    state because their results are final.
     """
 
     before: Entries

@@ -1,15 +1,16 @@
-"""Spans: the parts of partitions that an OVER reads around a batch's changes, each as far as frames reach.
+"""Spans: the parts of partitions that OVER reads around a batch's changes, as far as frames extend.
 
     rows       . . . . . 1 . . . . . . . . 2 3 . . .
     changes              ^                 ^ ^
     spans          [. . . 1 . . .]   [. . . 2 3 . . .]
 
-The ends of spans are given as places; a *place* is the 64-bit position of an entry in the order of a run of the
-arrangement (`operators.arrangement.layout`).
+The ends of spans are given as places. A *place* is a 64-bit number by which a run's entries are ordered
+(`operators.arrangement.layout`).
 
-Initially each change is a span of its own, and some rows before and after it are read. Spans that meet are merged. The
-distance to the last row that matters is unknown, so each read goes four times as far as the previous one, for all spans
-at once. If a change may affect all rows after it or all rows before it, the partition is one span.
+Initially each change is a span of its own, and some rows before and after it are read. Spans whose read parts touch are
+merged. It is not known in advance how far a span must be read, so each read goes four times as far as the previous
+read, for all spans at once. If a change may affect all rows after or before the changed row, the partition is a single
+span.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The places of the first and the last change of each span, in order; several spans may share a partition.
+    """Spans, in order, given by the places of their first and last changes. Several spans may share a partition.
 
-    `enough` is the number of rows to read before and after each span.
+    `enough` contains the number of rows to read before and after each span.
     """
 
     low: Uint64s
@@ -40,7 +41,10 @@ class Spans:
 
     @classmethod
     def around(cls, places: Uint64s, enough: int, *, apart: bool) -> Spans:
-        """Return one span per place if `apart` is set, else one per partition, from its first to its last place."""
+        """Return one span per place if `apart` is set, otherwise one span per partition.
+
+        The span of a partition extends from its first to its last place.
+        """
         low = high = distinct(places)
         if not apart:
             new = (low[1:] & UPPER_ORDERED) != (low[:-1] & UPPER_ORDERED)
@@ -58,15 +62,15 @@ class Spans:
         return self.low | ~UPPER_ORDERED
 
     def of(self, places: Uint64s) -> Mask:
-        """Return for each of these places whether it is in a partition with a span."""
+        """Return a mask of the places that are in a partition with a span."""
         return is_in(places & UPPER_ORDERED, self.first)
 
     def with_others(self, which: Indices) -> Mask:
-        """Return a mask of the spans with these numbers and of all others in the same partitions."""
+        """Return a mask of the spans with the numbers `which` and of all other spans in the same partitions."""
         return is_in(self.first, distinct(self.first[which]))
 
     def longer(self, which: Indices) -> Spans:
-        """Return the spans to read again: all in the partitions of `which`, with `which` read four times as far."""
+        """Return all spans in the partitions of `which`, to be read again, with `which` read four times as far."""
         enough, again = self.enough.copy(), self.with_others(which)
         enough[which] *= 4
         return Spans(self.low[again], self.high[again], enough[again])
@@ -75,7 +79,7 @@ class Spans:
         """Read the spans' rows: from the partition's beginning if `back` is set, and to its end if `on` is set."""
         begin, end = self.first, self.last
         follows = np.append(False, begin[1:] == begin[:-1])[: len(begin)]
-        assert not ((back or on) and follows.any()), "a partition that is read to its beginning or end has one span"
+        assert not ((back or on) and follows.any()), "a partition read to its beginning or end must have one span"
         if not back:
             begin = np.where(follows, np.roll(self.high, 1) + _ONE, begin)
             some = np.flatnonzero(begin < self.low)
@@ -95,13 +99,13 @@ class Spans:
 
 
 def _largest(values: Int64s, starts: Indices) -> Int64s:
-    """Return the largest value of each group."""
+    """Return the largest value of each group; `starts` contains the position of each group's first value."""
     return np.maximum.reduceat(values, starts) if len(starts) else values
 
 
 @dataclass(frozen=True, slots=True)
 class SpansRead:
-    """The merged spans, the first and last place that has been read for each, and the rows that were read."""
+    """Merged spans, the first and last place that has been read for each span, and the rows that have been read."""
 
     spans: Spans
     begin: Uint64s
@@ -110,22 +114,22 @@ class SpansRead:
 
     @property
     def begins(self) -> Mask:
-        """Which spans have been read from the beginning of their partitions."""
+        """A mask of the spans that have been read from the beginning of their partitions."""
         result: Mask = self.begin == self.spans.first
         return result
 
     @property
     def ends(self) -> Mask:
-        """Which spans have been read to the end of their partitions."""
+        """A mask of the spans that have been read to the end of their partitions."""
         result: Mask = self.end == self.spans.last
         return result
 
     @property
     def vacant(self) -> Mask:
-        """Which spans are in partitions without rows."""
+        """A mask of the spans that are in partitions without stored rows."""
         return ~is_in(self.spans.first, distinct(self.rows.place & UPPER_ORDERED))
 
     def own(self, places: Uint64s) -> Indices:
-        """Return the span that contains each of these places."""
+        """Return, for each place, the index of the span that contains the place."""
         found: Indices = np.searchsorted(self.begin, places, side="right") - 1
         return found

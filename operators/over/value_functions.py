@@ -1,10 +1,10 @@
-"""Window functions that pick the value of one row: at a position in the frame, or a number of rows away.
+"""Window functions that return one row's value: the row at a position in the frame, or a number of rows away.
 
-The columns that each row carries:
+Each row carries these columns:
 
-    FIRST_VALUE, NTH_VALUE      the number of rows up to it, and the value once there are enough rows
-    LAST_VALUE                  nothing; with IGNORE NULLS, the last value so far
-    LAG, LEAD                   nothing; LAG with IGNORE NULLS, the last values so far
+    FIRST_VALUE, NTH_VALUE      the number of rows so far, and the value once there are enough rows
+    LAST_VALUE                  nothing; with IGNORE NULLS, the last non-null value so far
+    LAG, LEAD                   nothing; LAG with IGNORE NULLS, the last non-null values so far
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rowkind.operators.over.window_call import Given, OverCall, replaced, totals
 
 @dataclass(frozen=True, slots=True)
 class NthPick:
-    """FIRST_VALUE and NTH_VALUE. Each row carries the number of rows up to it, and the value once there are enough."""
+    """FIRST_VALUE and NTH_VALUE. Each row carries the number of rows so far and, after enough rows, the value."""
 
     call: OverCall
 
@@ -38,7 +38,7 @@ class NthPick:
         nth, running, seeds = self.call.nth, self.call.running, given.seeds
         steps = _with_value(self.call, values).astype(np.int64)
         if running:
-            # A seed row stands for all earlier rows; it carries the value if there have been enough of them.
+            # A seed row stands for all earlier rows; it carries the value if there have been enough earlier rows.
             steps[seeds.rows] = seeds.columns[0]
             had = seeds.columns[0] >= nth
             stored = _of_bytes(seeds.columns[1], values.type)
@@ -56,7 +56,7 @@ class NthPick:
 
 @dataclass(frozen=True, slots=True)
 class LastPick:
-    """LAST_VALUE. With IGNORE NULLS, each row carries the last value so far."""
+    """LAST_VALUE. With IGNORE NULLS, each row carries the last non-null value so far."""
 
     call: OverCall
 
@@ -81,7 +81,7 @@ class LastPick:
 
 @dataclass(frozen=True, slots=True)
 class LagPick:
-    """LAG with IGNORE NULLS. Each row carries the last values so far, as many as LAG goes back, latest first."""
+    """LAG with IGNORE NULLS. Each row carries as many of the last non-null values as LAG goes back, latest first."""
 
     call: OverCall
 
@@ -103,7 +103,7 @@ class LagPick:
         every = pa.concat_arrays([values, *(_of_bytes(column, values.type) for column in seeds.columns)])
 
         def last(number: int, stop: Indices) -> pa.Array:
-            """Return the value that is `number` values before each position, counting those that a seed row carries."""
+            """Return the value `number` values before each position, counting the values that a seed row carries."""
             missing = number - (totals[stop] - totals[begin])
             older = len(values) + (missing - 1) * len(seeds.rows) + seed
             own = np.searchsorted(totals[1:], totals[stop] - number + 1)
@@ -122,23 +122,23 @@ class NeighbourPick:
     kinds: str = ""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """Return each row's value; nothing is carried."""
+        """Return each row's value, and no carried columns."""
         there = given.stop > given.first
         return _or_default(_at(_argument(self.call, given), given.first, there), there, self.call, given), []
 
 
 def _argument(call: OverCall, given: Given) -> pa.Array:
-    assert call.argument is not None, "the function has an argument"
+    assert call.argument is not None, "the function must have an argument"
     return given.arguments[call.argument]
 
 
 def _with_value(call: OverCall, values: pa.Array) -> Mask:
-    """Return the rows that IGNORE NULLS does not skip; without it, all rows."""
+    """Return a mask of the rows that IGNORE NULLS does not skip or, without IGNORE NULLS, of all rows."""
     return to_mask(values.is_valid()) if call.skips else np.ones(len(values), np.bool_)
 
 
 def _or_default(values: pa.Array, there: Mask, call: OverCall, given: Given) -> pa.Array:
-    """Return the values; where there is none, return the row's default."""
+    """Return the values where `there` is true, and the row's default elsewhere."""
     if call.default is None:
         return values
     missing = np.flatnonzero(~there)
@@ -146,7 +146,7 @@ def _or_default(values: pa.Array, there: Mask, call: OverCall, given: Given) -> 
 
 
 def _at(values: pa.Array, places: Indices, there: Mask) -> pa.Array:
-    """Return the values at these places, or NULL where `there` is false."""
+    """Return the values at the given positions, or NULL where `there` is false."""
     return values.take(pa.array(np.where(there, places, 0), mask=~there))
 
 

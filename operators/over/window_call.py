@@ -1,4 +1,4 @@
-"""One call of a window function, and its input: rows with their frames, ordered by partition."""
+"""Calls of window functions, and their input: rows with their frames, ordered by partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CallArguments = Mapping[str, pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """The first rows of stretches that begin after the start of their partition, and the columns that they carry."""
+    """The first rows of stretches that begin after their partition's start, and the columns that these rows carry."""
 
     rows: Indices
     columns: Sequence[Column]
@@ -29,7 +29,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A call's input: the rows, where each frame begins and stops, the arguments, and the seeds for earlier rows."""
+    """A call's input: the rows, the positions at which each frame begins and stops, the arguments, and the seeds."""
 
     rows: Stretches
     first: Indices
@@ -42,11 +42,11 @@ class Given:
 
     @property
     def so_far(self) -> tuple[Indices, Indices]:
-        """The ranges from the beginning of the stretch up to and including each row."""
+        """For each row, the range from the beginning of its stretch up to and including the row."""
         return self.rows.begin, np.arange(1, len(self) + 1)
 
     def counted(self, call: AccumulatorCall) -> tuple[pa.Array | None, Mask]:
-        """Return an aggregate's argument, and which rows it counts."""
+        """Return an aggregate's argument, and a mask of the rows that the aggregate counts."""
         counted = np.ones(len(self), np.bool_)
         if call.filter is not None:
             counted = to_mask(self.arguments[call.filter].fill_null(fill_value=False))
@@ -55,11 +55,12 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class OverCall:
-    """One call: an aggregate as an `AccumulatorCall`, or any other function with the name of its argument.
+    """One call of a window function: an aggregate as an `AccumulatorCall`, or another function and its argument's name.
 
-    `nth` is the position in the frame of the row to pick, the distance in rows for LAG and LEAD, or the number of tiles
-    for NTILE. `default` is the name of the argument to return if there is no such row; None for NULL. `skips`: whether
-    rows without a value are skipped (IGNORE NULLS).
+    `nth` is, for FIRST_VALUE and NTH_VALUE, the position in the frame of the row whose value is returned; for LAG and
+    LEAD, the distance in rows; for NTILE, the number of tiles. `default` is the name of the argument that is returned
+    if that row does not exist; None to return NULL. `skips` says whether rows whose value is NULL are skipped (IGNORE
+    NULLS).
     """
 
     function: OverFunction
@@ -77,28 +78,28 @@ class OverCall:
 
     @property
     def looks_back(self) -> bool:
-        """Whether the frame ends before the row, so that the previous row's carried state includes too many rows."""
+        """Whether the frame ends before the row, so that the previous row's carried state covers too many rows."""
         return self.frame.end is not None and self.frame.end < 0
 
     @property
     def whole(self) -> bool:
-        """Whether the result depends on all rows up to the end of the partition."""
+        """Whether the result depends on all rows to the end of the partition."""
         return self.frame.end is None
 
 
 class Computed(Protocol):
-    """A call's implementation; `kinds` describes the columns that each row carries, as in `packed_columns.unpack`."""
+    """The implementation of a call."""
 
     @property
     def kinds(self) -> str:
-        """One letter per carried column."""
+        """The kinds of the columns that each row carries, one letter per column, as in `packed_columns.unpack`."""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
         """Return each row's result, and the carried columns."""
 
 
 def totals_of(values: Int64s) -> Int64s:
-    """Return the sum of the values before each row, followed by the total."""
+    """Return, for each row, the sum of the values before it, followed by the total."""
     return np.concatenate([np.zeros((1, *values.shape[1:]), np.int64), np.cumsum(values, axis=0)])
 
 

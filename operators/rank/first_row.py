@@ -1,9 +1,9 @@
-"""First rows: the first row of each partition of an insert-only input, which is the row with ROW_NUMBER 1.
+"""First rows: the row with ROW_NUMBER 1 of each partition of an insert-only input.
 
 Maintains one row per partition, the least by (order key, arrival, payload), in layout *last write*. An inserted row has
-no effect unless it is less than the stored row and all other inserted rows. So for each batch, the operator looks up
-the stored rows of the partitions, finds each partition's least row, and writes the rows that are new. No rows are
-numbered, and no row can move up.
+no effect unless it is less than the partition's stored row and all of its other inserted rows. So for each batch, the
+operator looks up the partitions' stored rows, finds each partition's least row, and writes the rows that are new. No
+rows are numbered, and no second row can move up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rowkind.operators.rank.ranking import Ties
 from rowkind.operators.rank.rows import byte_ranks
 
 Measure = Callable[[Indices], Int64s]
-"""Returns a number for each of these rows; smaller numbers rank first."""
+"""A function that returns a number for each of the given rows; rows with smaller numbers rank first."""
 
 
 class FirstRowStep(NamedTuple):
@@ -62,7 +62,7 @@ def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: 
 
 
 def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
-    """Return the first of these rows in each group; `of` has each row's group."""
+    """Return the first of the given rows in each group; `of` contains each row's group."""
     rows, found = rows[np.argsort(of[rows])], []
     for measure in measures:
         same = of[rows][1:] == of[rows][:-1]
@@ -76,7 +76,10 @@ def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
 
 
 def _measures(stored: Entries, come: Entries, ties: Ties) -> Iterator[Measure]:
-    """Yield measures, each of which breaks the previous ones' ties; stored rows are numbered before inserted rows."""
+    """Yield measures, each of which breaks the previous measures' ties.
+
+    Stored rows are numbered before inserted rows.
+    """
     sub_key, seq = concat_binary([stored.sub_key, come.sub_key]), np.concatenate([stored.seq, come.seq])
     if lengths(sub_key).any():
         yield lambda rows: order_code(sub_key.take(pa.array(rows))).astype(np.int64)
@@ -87,7 +90,7 @@ def _measures(stored: Entries, come: Entries, ties: Ties) -> Iterator[Measure]:
 
 
 def _least(owner: Indices, numbers: Int64s) -> Mask:
-    """Return which rows have the least number of their group; a group's rows must be adjacent."""
+    """Return a mask of the rows with the least number in their group; a group's rows must be adjacent."""
     starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
     least = np.minimum.reduceat(numbers, starts)
     result: Mask = numbers == np.repeat(least, np.diff(np.append(starts, len(owner))))

@@ -1,13 +1,12 @@
-"""Local top-k: before the shuffle, each task drops rows that cannot reach a rank's range.
+"""Local top-k: before the shuffle, each task drops rows that cannot be in a rank's range.
 
-In a task's part of a batch, all but the first few rows of a partition rank after `last` others. These rows also rank
-after `last` others in the whole partition, so they are not sent. Even if a partition has a tenth of all rows, or all
-rows because there is no PARTITION BY, each task then sends only a few of them. This is valid only if a dropped row can
-never be needed later: either rows are only inserted (strategy `append`), or rows keep their identity and only improve
-(strategy `improving`). In insert-only inputs ties are broken by arrival if that is cheap; otherwise all tied rows are
-sent.
+In a task's part of a batch, most rows of a partition rank after at least `last` other rows. They also rank after these
+rows in the whole partition, so they are not sent. Even if a partition contains a tenth of all rows, or all rows because
+there is no PARTITION BY, each task sends only a few of its rows. This is valid only if a dropped row can never be
+needed later: either rows are only inserted (strategy `append`), or rows keep their identity and only improve (strategy
+`improving`). ROW_NUMBER breaks ties by arrival if the order key is empty; in all other cases, all tied rows are sent.
 
-This is a local step for a Top-N, like a combiner in MapReduce; Flink SQL has no such step for streams.
+The step works like a combiner in MapReduce. Flink SQL has no local step for a streaming Top-N.
 """
 
 from __future__ import annotations
@@ -24,7 +23,10 @@ from rowkind.operators.columns.order_code import BITS, order_code
 from rowkind.operators.rank.ranking import Ranking
 
 WORTH = 0.5
-"""The step is skipped if it would send more rows than this per inserted row, estimated from the partitions."""
+"""The largest fraction of a task's inserted rows that the step may send.
+
+If the estimate, from the number of partitions, exceeds this fraction, the step is skipped.
+"""
 
 _MOST_PARTITIONS = 1 << (64 - BITS)
 
@@ -34,13 +36,13 @@ def local_top_k(
 ) -> Changes:
     """Return the changes that may affect a bounded rank of strategy `append` or, with an identity, `improving`.
 
-    `identity` returns the bytes of each payload's unique key, as in `RankSpec`. A retraction is kept if the insertion
-    with the same identity is kept, or if there is none.
+    `identity` returns the bytes of each payload's unique key, as in `RankSpec`. A retraction is kept if the latest
+    insertion with the same unique key is kept, or if there is no insertion with this key.
     """
     come = np.flatnonzero(changes.weight > 0)
     hashes = changes.hash[come]
     partitions = len(distinct(hashes))
-    assert ranking.last is not None, "without a bound every row may reach the range"
+    assert ranking.last is not None, "without `last`, every row may be in the range"
     if partitions * ranking.last > WORTH * len(come) or len(come) >= _MOST_PARTITIONS:
         return changes
     if identity is None:
@@ -56,7 +58,7 @@ def local_top_k(
 
 
 def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
-    """Return the latest inserted row of each group that has one; `come` are the inserted rows."""
+    """Return the latest inserted row of each group that contains one; `come` contains the inserted rows."""
     in_order = come[np.argsort(seq[come], kind="stable")]
     latest = np.full(rows.count, -1)
     latest[rows.ids[in_order]] = in_order
@@ -64,7 +66,7 @@ def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
 
 
 def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
-    """Return which of these rows, ranked among themselves, are tied with the range's last row or rank before it."""
+    """Return a mask of the rows that rank before or are tied with the range's last row, among the given rows."""
     assert ranking.last is not None, "only a bounded rank has a local top-k"
     of = group(changes.hash[rows], [changes.key.take(pa.array(rows))])
     partition = of.ids.astype(np.uint64) << np.uint64(BITS)
@@ -77,7 +79,7 @@ def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
 
 
 def _place(ranking: Ranking, changes: Changes, rows: Indices) -> Uint64s:
-    """Return a number of `BITS` bits for each row; the numbers never contradict the order of the rows."""
+    """Return a number of `BITS` bits for each row. A row with a smaller number never ranks after another row."""
     sub_key = changes.sub_key.take(pa.array(rows))
     if lengths(sub_key).any() or ranking.function != "row_number":
         return order_code(sub_key)

@@ -1,48 +1,50 @@
 """Rank: the rows of each partition whose ROW_NUMBER, RANK or DENSE_RANK is in a range, with or without the numbers.
 
-Of the multiset of its input's rows, maintains those with first <= number <= last, numbered within each partition in the
-order of the order key. An optional condition on a row and its numbers restricts the rows further. If a query uses
-several of the three functions with the same order, they share one state. Among equal order keys, ROW_NUMBER ranks the
-earlier arrival first (by seq, then by payload) or, depending on `ties`, the later one; RANK and DENSE_RANK give equal
-numbers. One arrangement, "rows", in layout *ordered*, stores rows by partition and order key. A deduplication is
-ROW_NUMBER 1: the first or last row by a time, or by arrival if all rows are ties.
+Maintains the input rows with first <= number <= last. The rows are numbered within each partition, in the order of the
+order key; equal rows count separately. An optional condition on a row and the row's numbers restricts the rows further.
+If a query uses several of the three functions with the same order, they share one state. Among rows with equal order
+keys, ROW_NUMBER ranks the earlier arrival first (by seq, then by payload) or, depending on `ties`, the later arrival;
+RANK and DENSE_RANK give these rows equal numbers. One arrangement, "rows", in layout *ordered*, stores rows by
+partition and order key. A deduplication is a rank with ROW_NUMBER = 1: it selects the first or last row by a time, or
+by arrival if all rows are ties.
 
 Algorithm. The changes are resolved to inserted and retracted rows, and the other relevant rows of the touched
 partitions are looked up. The rows are sorted once and numbered twice, once without the inserted rows and once without
-the retracted ones; the difference is emitted. If the output has no number, a row changes when it enters or leaves the
-result; otherwise it also changes when one of its numbers does.
+the retracted rows; the difference is emitted. The output changes when a row enters or leaves the result. If the output
+contains numbers, it also changes when one of a row's numbers changes.
 
 Without a `last`, every row may be in the result, and a change may renumber every row after it. If the query does not
-distinguish numbers above `settled`, all of these count as `settled` + 1. The partition is then read only up to that
-point; rows after it have the same number before and after. Otherwise, the whole partition is read for every change.
+distinguish numbers above `settled`, all higher numbers count as `settled` + 1. In that case the partition is read only
+up to that number, because the rows after it have the same number before and after the batch. Otherwise, the whole
+partition is read for every change.
 
-There are three strategies. The plan chooses one by what it knows about the input:
+There are three strategies. The plan chooses one of them according to the changes that the input may have:
 
-    append      rows are only inserted. State: rows with number <= last; other rows can never reach the range.
-    improving   rows are identified by a unique key, within one partition; an update never increases the order key,
-                and no row is deleted permanently. State: rows with RANK <= last. This holds for ROW_NUMBER too,
-                because an update that keeps the order key may move its row behind its ties. It does not hold for
-                DENSE_RANK, whose numbers decrease when two rows become ties.
+    append      rows are only inserted. State: rows with number <= last; other rows can never be in the range.
+    improving   rows are identified by a unique key and never change their partition; an update never increases the
+                order key, and no row is deleted permanently. State: rows with RANK <= last. This is also the state
+                for ROW_NUMBER, because an update that keeps the order key may move its row behind tied rows.
+                DENSE_RANK is not supported, because its numbers decrease when two rows become tied.
     retract     any change. State: all rows. A partition is read from its first row, only as far as the range and the
-                retracted rows require. Rows with the same order code are read together, but if there are very many
-                ties, ROW_NUMBER reads only the first ones. RANK and DENSE_RANK give all ties one number, so they read
-                all of them. To find a retracted row among ties, the payloads of all ties are compared: 25 ms for a
-                million rows.
+                retracted rows require. Rows with the same order code are read together, but if very many rows are
+                tied, ROW_NUMBER reads only the first of them. RANK and DENSE_RANK give all tied rows the same number,
+                so they read all of these rows. To find a retracted row among tied rows, the payloads of all tied rows
+                are compared: 25 ms for a million rows.
 
-A row that was dropped because it could not reach the range cannot be found by a later retraction. With `append`, such a
+If a row was dropped because it could not be in the range, a later retraction does not find it. With `append`, this
 retraction is unmatched; with `improving`, no retraction is ever reported as unmatched.
 
-If a partition stores a single row, as with `append` and ROW_NUMBER up to 1, the arrangement is in layout *last write*
+If a single row per partition is stored, as with `append` and ROW_NUMBER = 1, the arrangement is in layout *last write*
 and `operators.rank.first_row` implements the algorithm.
 
-Expiry. Starting at written_at + TTL, a row is invisible: it is no longer counted, but the rows emitted because of it
-stay in the output, as in Flink. The rows after it move up only when something else in the partition changes. So with a
-TTL the numbers of the visible rows do not determine what is in the output. Each row's mark records it instead: the
-number under which the row is in the output, 1 if numbers are not emitted, or 0 if it is not in the output. The
-retraction of an expired row is unmatched, even if the row is in the output, as in Flink.
+Expiry. Starting at written_at + TTL, a row is invisible: it is no longer counted, but it stays in the output, as in
+Flink. The rows after it move up only when another row of the partition changes. So with a TTL the numbers of the
+visible rows do not determine what is in the output. Instead, each row's mark records this: the number with which the
+row is in the output, 1 if the output has no numbers, or 0 if the row is not in the output. The retraction of an expired
+row is unmatched, even if the row is in the output, as in Flink.
 
-Internally, a rewritten row is retracted and inserted. So is a refreshed row, which keeps its arrival number and
-therefore its rank. If the row is still in the output under the same number, nothing is emitted, except a refresh if a
+Internally, a rewritten row is retracted and inserted. A refreshed row is too, but it keeps its arrival number and
+therefore its rank. If the row stays in the output with the same number, nothing is emitted, except a refresh if a
 downstream operator has a TTL.
 """
 
@@ -71,10 +73,10 @@ from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.operators.rank.rows import Candidates, RankOrder, Touched
 
 MARGIN = 8
-"""The number of rows read beyond the range, so that a few retracted rows do not require a second read."""
+"""The number of rows read beyond the range, so that a few retractions do not require a second read."""
 
 Numbers = Mapping[RankFunction, Int64s]
-"""Each row's number by each function; 0 if the row is absent."""
+"""The number that each function assigns to each row; 0 if the row is absent."""
 
 _LARGEST_MARK = 127
 
@@ -88,29 +90,31 @@ class RankSpec:
 
     All changes belong to side 0:
     - `key`: comparable bytes of the PARTITION BY columns, never null; all NULLs form one partition. Without PARTITION
-      BY, the same constant in every row.
+      BY, the key is the same constant in every row.
     - `sub_key`: comparable bytes of the ORDER BY columns, with directions and NULLS FIRST / LAST applied. Empty if all
       rows are ties. The columns need not be in the payload.
-    - `seq`: arrival numbers, as scans and operators assign them.
-    - `kind`: +I and +U for the strategy `append`. For `improving`, +I and +U, each of which replaces the row with its
-      unique key; -U and -D are allowed if the batch also inserts a row with the same unique key. For `retract`, every
-      retraction carries the full row that it retracts, so an upsert input must be normalized first.
+    - `seq`: the arrival numbers that scans and operators assign.
+    - `kind`: +I and +U for the strategy `append`. For `improving`, +I and +U, each of which replaces the row with the
+      same unique key; -U and -D are allowed if the batch also inserts a row with the same unique key. For `retract`,
+      every retraction carries the full row that it retracts, so an upsert input must be normalized first.
 
     Fields:
-    - `numbered` returns output rows, given payloads and their numbers by the functions in `numbers`, by default the
-      ranking's own function. None if the output has no numbers.
-    - `admits` takes the payloads of rows in the range, and their numbers by the functions in `asked`. It returns which
-      of these rows are in the result. Its result must depend on nothing else, whether or not the rank is bounded.
-    - `bound`: if the ranking has no `last`, returns the largest number of each row that `admits` may accept. It must be
-      the same for all rows that a partition ever has.
-    - `identity` returns the bytes of each payload's unique key; only for `improving`. Rows with the same unique key
+    - `numbered` takes payloads and the rows' numbers, and returns output rows. None if the output has no numbers.
+      `numbers` lists the functions that assign these numbers; if it is empty, the ranking's own function does.
+    - `admits` takes the payloads of rows in the range, and the numbers that the functions in `asked` assign to them. It
+      returns a mask of the rows that are in the result. The mask must depend on nothing else, whether or not the rank
+      is bounded.
+    - `bound`: if the ranking has no `last`, returns for each row the largest number that `admits` may accept. This
+      number must be the same for all rows that a partition ever contains.
+    - `identity` returns the bytes of each payload's unique key. Set only for `improving`. Rows with the same unique key
       must always be in the same partition.
-    - `by_seq`: whether a row's changes are applied in the order of seq, as from a source. Otherwise each batch is a net
+    - `by_seq`: whether a row's changes are applied in `seq` order, as for a source. Otherwise each batch is a net
       multiset of signed rows, as from an operator.
     - `counts_unmatched`: whether retractions that find no row are returned as unmatched.
-    - `ttl_ms`: the TTL in ms. With a TTL and `numbered`, only one number is allowed, up to 127.
-    - `until`: returns the time until which each row is stored, the same for all rows of a partition. None if the rows'
-      own times do not limit this.
+    - `ttl_ms`: the TTL in ms. If both a TTL and `numbered` are set, rows can have only one number, which is at most
+      127.
+    - `until`: returns the time until which each row is stored, which is the same for all rows of a partition. None if
+      no time in the rows limits how long they are stored.
     - `refreshes`: whether a downstream operator has a TTL.
     """
 
@@ -128,19 +132,19 @@ class RankSpec:
     refreshes: bool = False
 
     def __post_init__(self) -> None:
-        assert (self.identity is not None) == (self.ranking.strategy == "improving"), "improving rows have a unique key"
+        assert (self.identity is not None) == (self.ranking.strategy == "improving"), "`improving` needs `identity`"
         unbounded = self.ranking.last is None
         assert self.bound is None or (unbounded and self.ranking.settled is None), (
             "`bound` excludes `last` and `settled`"
         )
         if self.ttl_ms is not None and self.numbered is not None:
-            assert len(self.emitted) == 1, "a mark stores one number"
+            assert len(self.emitted) == 1, "with a TTL, the output can have only one number"
             assert self.depth is not None, "a mark can store numbers up to 127"
             assert self.depth + unbounded <= _LARGEST_MARK, "a mark can store numbers up to 127"
 
     @property
     def is_of_first_rows(self) -> bool:
-        """Whether only the first row of each partition matters, now and later."""
+        """Whether only the first row of each partition can ever affect the result."""
         return self.ranking.takes_one and self.ranking.strategy == "append" and self.admits is None
 
     @property
@@ -150,26 +154,26 @@ class RankSpec:
 
     @property
     def functions(self) -> tuple[RankFunction, ...]:
-        """All functions whose numbers are needed, each once."""
+        """All functions whose numbers are needed, without duplicates."""
         return tuple(dict.fromkeys((self.ranking.function, *self.emitted, *self.asked)))
 
     @property
     def depth(self) -> int | None:
-        """The number up to which rows must be distinguished; None if all rows must be."""
+        """The number up to which rows must be distinguished; None if all rows must be distinguished."""
         return self.ranking.settled if self.ranking.last is None else self.ranking.last
 
     @property
     def measure(self) -> RankFunction:
-        """The function whose numbers show, for every relevant function, that all rows up to `depth` have been read.
+        """The function whose numbers show that enough rows have been read for all relevant functions.
 
-        RANK needs no more rows than ROW_NUMBER, because ties are read together.
+        Enough means all rows up to `depth`. RANK needs no more rows than ROW_NUMBER, because ties are read together.
         """
         matter = self.functions if self.ranking.last is None else (self.ranking.function,)
         return "dense_rank" if "dense_rank" in matter else "row_number"
 
     @property
     def divides_ties(self) -> bool:
-        """Whether it is enough to read some of the ties, because the numbers of the others do not matter."""
+        """Whether reading some of the tied rows is enough, because the other tied rows' numbers do not matter."""
         if self.ranking.last is None:
             return self.functions == ("row_number",)
         return self.ranking.function == "row_number"
@@ -234,7 +238,7 @@ class Rank:
     def _resolve(self, arrangement: Arrangement, batch: Batch) -> tuple[Resolved, Entries | None]:
         """Resolve the changes.
 
-        If their keys' rows were looked up, also return these rows as they were before the batch.
+        If this requires looking up all rows with touched keys, also return these rows as they were before the batch.
         """
         identity, by_seq = self.spec.identity, self.spec.by_seq
         if identity is None:
@@ -244,10 +248,10 @@ class Rank:
         return replace_among(arrangement, batch, stored, identities, by_seq=by_seq), stored
 
     def _read_from_the_top(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Candidates:
-        """Return the candidates of the touched partitions; they include every changed row, whatever its rank.
+        """Return the touched partitions' candidates, which include every changed row regardless of its rank.
 
-        Partitions that are still uncertain are read again, four times as far. Each iteration of the loop reads all of
-        these partitions at once.
+        If it is uncertain whether enough of a partition has been read, the partition is read again, four times as far.
+        Each iteration of the loop reads all uncertain partitions at once.
         """
         firsts = arrangement.firsts(np.concatenate([gone.hash, come.hash]))
         enough = MARGIN + max((int(self._depths(part).max()) for part in (gone, come) if len(part)), default=0)
@@ -261,7 +265,8 @@ class Rank:
             read = touched.filter(within)
             order = self._order(read)
             found = [self._number(read, order), self._beyond(touched.filter(~within))]
-            # Partitions that begin at the same place become certain together, or when all of their rows have been read.
+            # Partitions that begin at the same place are read again together, until all of them are certain or have
+            # been read completely.
             depths = np.zeros(touched.count, np.int64)
             changes = np.flatnonzero(touched.was != touched.now)
             depths[touched.keys[changes]] = self._depths(touched.entries.take(changes))
@@ -291,7 +296,7 @@ class Rank:
         return self._in_result(touched, before, after, kept)
 
     def _beyond(self, touched: Touched) -> Candidates:
-        """Return the changed rows that come after all rows that must be distinguished."""
+        """Return the changed rows that rank after all rows that must be distinguished, with their numbers."""
         far = self._depths(touched.entries) + 1
         before, after = (
             dict.fromkeys(self.spec.functions, np.where(there, far, 0)) for there in (touched.was, touched.now)
@@ -299,7 +304,7 @@ class Rank:
         return self._in_result(touched, before, after, touched.now)
 
     def _in_result(self, touched: Touched, before: Numbers, after: Numbers, kept: Mask) -> Candidates:
-        """Return the rows with their old and new numbers in the result."""
+        """Return the rows with the numbers that they have in the result before and after the batch."""
         if self.spec.ttl_ms is None:
             old = self._result(touched.entries, before)
         else:
@@ -308,7 +313,7 @@ class Rank:
         return Candidates(touched.entries, touched.was, touched.now, old, new, kept)
 
     def _result(self, entries: Entries, numbers: Numbers) -> Int64s:
-        """Return the output numbers of rows with these numbers, 0 if a row is not in the result."""
+        """Return the rows' output numbers, given the functions' numbers; 0 if a row is not in the result."""
         spec = self.spec
         if spec.ranking.settled is not None:
             numbers = {function: np.minimum(each, spec.ranking.settled + 1) for function, each in numbers.items()}
@@ -332,13 +337,13 @@ class Rank:
         return np.full(len(entries), _ALL if self.spec.depth is None else self.spec.depth)
 
     def _uncertain(self, touched: Touched, order: RankOrder, depths: Int64s) -> Mask:
-        """Return which partitions may have further relevant rows, because too few rows were read before or after."""
+        """Return a mask of the partitions that may have further relevant rows, before or after the batch."""
         measure = self.spec.measure
         most = (order.most(measure, there, touched.keys, touched.count) for there in (touched.was, touched.now))
         return np.minimum(*most) < depths
 
     def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates) -> Emitted:
-        """Append the changes to the arrangement, and return the change of the result."""
+        """Append the changes to the arrangement, and return the changes to the result."""
         entries, was, kept = candidates.entries, candidates.was, candidates.kept
         marks = np.zeros(len(entries), np.int8)
         if self.spec.ttl_ms is not None:
@@ -365,5 +370,8 @@ class Rank:
 
     @property
     def _again(self) -> Indices | None:
-        """An empty array if refreshes are needed, as only unchanged, rewritten rows are refreshed; None otherwise."""
+        """An empty array if refreshes are needed, otherwise None.
+
+        The array is empty because only rewritten rows without a net change are refreshed.
+        """
         return np.empty(0, np.int64) if self.spec.refreshes else None

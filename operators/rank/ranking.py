@@ -1,4 +1,4 @@
-"""A ranking: which rows of each partition a rank selects. The query, the plan and the operator share this value."""
+"""Rankings: which rows of each partition a rank selects. The query, the plan and the operator use the same value."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ Strategy = Literal["append", "improving", "retract"]
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The rows whose number within their partition is from `first` to `last`.
+    """A selection of the rows whose number within their partition is from `first` to `last`.
 
     Numbers start at 1; if `last` is None, there is no upper bound. `function` assigns the numbers. `ties` says whether
-    ROW_NUMBER ranks the earliest or the latest arrival first among equal rows; the other two functions give equal rows
+    ROW_NUMBER ranks the earliest or the latest arrival first among tied rows; the other two functions give tied rows
     equal numbers. `strategy` says which changes the input may have: only insertions, replacements by better rows, or
-    any retractions. Without an upper bound, numbers above `settled` are not distinguished; None if all numbers are.
+    any retractions. If there is no upper bound, numbers above `settled` are not distinguished; None if all numbers are
+    distinguished.
     """
 
     function: RankFunction
@@ -30,8 +31,8 @@ class Ranking:
     def __post_init__(self) -> None:
         assert self.first >= 1, "a range of numbers must begin at 1 or later"
         assert self.last is None or self.first <= self.last, "a range of numbers must not end before it begins"
-        assert self.function != "dense_rank" or self.strategy != "improving", "dense ranks shrink when rows improve"
-        assert self.last is not None or self.strategy == "retract", "without a bound every row is kept"
+        assert self.function != "dense_rank" or self.strategy != "improving", "`improving` does not support DENSE_RANK"
+        assert self.last is not None or self.strategy == "retract", "without `last`, the strategy must be `retract`"
         assert self.settled is None or (self.last is None and self.settled >= self.first - 1), (
             "`settled` excludes `last`, and must be at least `first` - 1"
         )

@@ -1,4 +1,4 @@
-"""The order of the touched partitions' rows, and their numbers before and after a batch."""
+"""The order of the rows in touched partitions, and the rows' numbers before and after a batch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _MOST_KEYS = 1 << (64 - order_code.BITS)
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows that may be in the range of their partition before or after the batch, each with weight 1.
+    """Rows that may be in the rank's range before or after the batch, each with weight 1.
 
-    - `was` and `now`: whether the row is present before the batch and after it; a row that stays is present in both.
-    - `old` and `new`: its numbers before and after if it is in the result, else 0. There is one column for each number
-      in the output, or a single column of 1 if the output has no numbers.
-    - `kept`: whether the row is stored; never true if it is absent after the batch.
+    - `was` and `now`: whether the row is present before and after the batch. For a row that stays, both are true.
+    - `old` and `new`: the row's numbers in the result before and after the batch; 0 if the row is not in the result.
+      There is one column for each number in the output. If the output has no numbers, there is a single column, which
+      is 1 for rows in the result.
+    - `kept`: whether the row is stored after the batch; never true for a row that is absent after the batch.
     """
 
     entries: Entries
@@ -60,9 +61,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The rows of touched partitions: first the retracted ones, then the inserted ones, then those that stay.
+    """The rows of touched partitions: first the retracted rows, then the inserted rows, then the rows that stay.
 
-    `keys` numbers the partitions from 0 to `count` - 1. Stored rows of other partitions are left out.
+    `keys` contains each row's partition number, from 0 to `count` - 1. Stored rows of other partitions are left out.
     """
 
     entries: Entries
@@ -73,7 +74,7 @@ class Touched:
 
     @classmethod
     def of(cls, gone: Entries, come: Entries, stayed: Entries) -> Self:
-        """Combine these three parts; a partition is touched if it has a retracted or inserted row."""
+        """Combine the three parts; a partition is touched if it contains a retracted or inserted row."""
         entries = Entries.concat([gone, come, stayed])
         groups = group(entries.hash, [entries.key])
         changed = len(gone) + len(come)
@@ -93,7 +94,7 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class RankOrder:
-    """Rows in the order (partition, order key, arrival, payload): their indices, and where partitions and ties begin.
+    """Row indices, ordered by (partition, order key, arrival, payload), and where partitions and ties begin.
 
     For each row in this order, `partition` is the position of its partition's first row, and `tie` is the position of
     the first row with the same order key.
@@ -105,7 +106,7 @@ class RankOrder:
 
     @classmethod
     def of(cls, keys: Indices, count: int, entries: Entries, ties: Ties) -> Self:
-        """Sort these entries of layout *ordered* in `count` partitions."""
+        """Sort entries of layout *ordered*; `keys` contains each entry's partition number, below `count`."""
         if len(entries) == 0:
             return cls(keys, keys, keys)
         place = _place_in_order(keys, count, entries)
@@ -125,7 +126,7 @@ class RankOrder:
         return cls(rows, _first_of_each(new_partition), _first_of_each(different))
 
     def numbers(self, function: RankFunction, there: Mask) -> Int64s:
-        """Return the number of each row, counting only the rows that are `there`; 0 for the others."""
+        """Return the number of each row, counting only the rows in the mask `there`; 0 for the other rows."""
         there = there[self.rows]
         if function == "dense_rank":
             steps = np.zeros(len(there), np.int64)
@@ -139,17 +140,17 @@ class RankOrder:
         return result
 
     def most(self, function: RankFunction, there: Mask, keys: Indices, count: int) -> Int64s:
-        """Return the largest number in each partition, counting only the rows that are `there`; 0 if there are none."""
+        """Return each partition's largest number, counting only the rows in the mask `there`; 0 if there are none."""
         result = np.zeros(count, np.int64)
         np.maximum.at(result, keys, self.numbers(function, there))
         return result
 
 
 def _place_in_order(keys: Indices, count: int, entries: Entries) -> Uint64s:
-    """Return a number for each row, in the order of (partition, order code)."""
+    """Return a number for each row; the numbers are ordered like (partition, order code)."""
     code = entries.place & _CODE
     if count > _MOST_KEYS:
-        # There are more partitions than the bits above the code can number, so the occurring codes are numbered
+        # There are too many partitions to number them in the bits above the code, so the codes that occur are numbered
         # instead.
         numbers: Uint64s = np.unique(code, return_inverse=True)[1].astype(np.uint64)
         return keys.astype(np.uint64) * np.uint64(len(code)) + numbers
@@ -157,7 +158,7 @@ def _place_in_order(keys: Indices, count: int, entries: Entries) -> Uint64s:
 
 
 def _within_ties(place: Uint64s, entries: Entries, ties: Ties) -> tuple[Indices, Int64s]:
-    """Return the order of rows that form groups with equal places, and each order key's rank in that order."""
+    """Return the order of rows that have equal places with other rows, and each order key's rank in that order."""
     sub_key = byte_ranks(entries.sub_key)
     arrival = entries.seq if ties == "earliest first" else ~entries.seq
     order = np.lexsort((arrival, sub_key, place))
@@ -169,7 +170,7 @@ def _within_ties(place: Uint64s, entries: Entries, ties: Ties) -> tuple[Indices,
 
 
 def byte_ranks(values: pa.BinaryArray) -> Int64s:
-    """Return a number for each value, in the order of their bytes, from 1; equal values have equal numbers."""
+    """Return each value's rank in byte order, from 1; equal values have equal ranks."""
     ranks: Int64s = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
 
@@ -180,7 +181,7 @@ def _before(steps: Int64s) -> Int64s:
 
 
 def _first_of_each(new: Mask) -> Indices:
-    """Return for each row the position of the first row of its group; `new` marks group starts after the first."""
+    """Return, for each row, the position of its group's first row; `new` marks the first row of later groups."""
     at = np.arange(len(new) + 1)
     at[1:][~new] = 0
     result: Indices = np.maximum.accumulate(at)

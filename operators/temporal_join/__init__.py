@@ -1,1 +1,1 @@
-"""Joins by time: as-of joins, joins with a table's versions, and lookup joins."""
+"""Temporal joins: as-of joins, joins with a table's versions, and lookup joins."""

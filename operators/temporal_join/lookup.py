@@ -1,16 +1,16 @@
-"""Lookup join: each left row with the right rows that its key has when the left row arrives; results are not revised.
+"""Lookup join: each left row with the right rows that have its key when the left row arrives.
 
-An unmatched left row is dropped or null-padded. Changes to the right side apply to the left rows of the same batch.
-Later changes to the right side do not affect results that have been emitted. So the result depends on when rows arrive,
-as in any join by processing time.
+Results are never revised: later changes to the right side do not affect results that have been emitted. Changes to the
+right side apply to the left rows of the same batch. So the result depends on when rows arrive, as in any
+processing-time join. An unmatched left row is dropped or null-padded.
 
 Retracting a left row retracts the results that were emitted when it arrived. So if the left side may retract, each left
-row is stored with the right rows that it matched. If left rows are only inserted, none are stored. A left row that is
-retracted and inserted again within a batch keeps the right rows that it matched.
+row is stored with the right rows that it matched. If left rows are only inserted, no left rows are stored. If a left
+row is retracted and inserted again within a batch, it keeps the right rows that it matched before.
 
 State: arrangement "right" stores the right rows by key. Arrangement "left", if needed, stores the left rows by key in
-layout *multiset*. Its sub-key is a list of the right payloads that the left row matched. If there were none, the list
-has only the pad (the null-padded right row), or is empty if the left row was dropped.
+layout *multiset*. The sub-key is a list of the right payloads that the left row matched. If the left row matched no
+right row, the list contains only the pad (the null-padded right row), or is empty if the left row was dropped.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _WIDTH = 4
 class LookupJoinSpec:
     """The specification of a lookup join. Keys are as for a join.
 
-    - `right_pad`: the payload that stands for a missing right row; None if unmatched left rows are dropped.
-    - `left_by_seq`: whether a left row's changes are applied in the order of seq, as from a source.
+    - `right_pad`: the payload that replaces a missing right row; None if unmatched left rows are dropped.
+    - `left_by_seq`: whether a left row's changes are applied in `seq` order, as for a source.
     - `left_only_comes`: whether left rows are never retracted.
     - `refreshes`: whether a downstream operator has a TTL.
     """
@@ -65,7 +65,7 @@ class LookupJoin:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The arrangements and their TTLs in ms: the right rows and, if they may be retracted, the left rows."""
+        """The arrangements and their TTLs in ms: the right rows and, if left rows may be retracted, the left rows."""
         right = {"right": self.spec.right.ttl_ms}
         return right if self.spec.left_only_comes else {"left": None, **right}
 
@@ -142,7 +142,7 @@ class LookupJoin:
 
 
 def _with_what_they_met(left: Resolved) -> Resolved:
-    """Return the same changes; rows that are retracted and inserted again keep the right rows that they matched."""
+    """Return the changes, in which rows retracted and inserted again keep the right rows that they matched."""
     goes, comes = left.refreshed.weight < 0, left.refreshed.weight > 0
     # The retracted and the inserted rows are in the same order.
     old, new = left.refreshed.filter(goes), left.refreshed.filter(comes)
@@ -150,7 +150,7 @@ def _with_what_they_met(left: Resolved) -> Resolved:
 
 
 def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
-    """Join values into lists; list i has the values from `bounds[i]` to before `bounds[i + 1]`.
+    """Pack values into lists; list i contains the values from position `bounds[i]` to `bounds[i + 1]` - 1.
 
     Each value is preceded by its length as a four-byte little-endian integer.
     """
@@ -162,12 +162,12 @@ def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
 
 
 def _members_of(lists: pa.BinaryArray) -> tuple[Indices, pa.BinaryArray]:
-    """Return the index of the list of each value, and the values of all lists, one list after the other."""
+    """Return the index of each value's list, and the values of all lists, one list after the other."""
     starts = starts_of(lists)
     data = np.frombuffer(lists.buffers()[2] or b"", np.uint8)
     owner, at, ends = np.arange(len(lists)), starts[:-1], starts[1:]
     owners, begins, sizes = [owner[:0]], [at[:0]], [at[:0]]
-    # Each round reads one value per list: first the first value of every list, then the second ones, and so on.
+    # Each iteration reads one value per list: the first value of every list, then the second value, and so on.
     while (more := at < ends[owner]).any():
         owner, at = owner[more], at[more]
         size = data[at[:, None] + np.arange(_WIDTH)].view("<u4")[:, 0].astype(np.int64)

@@ -1,13 +1,13 @@
-"""Nearest rows: the rows just after or just before given points on their keys' lines.
+"""Nearest rows: for each of the given points on the keys' lines, the row just after or just before the point.
 
 The rows are in an arrangement of layout *ordered* whose sub-key is a number (`columns.number_bytes`): the row's
-position on its key's line. A *place* is the 64-bit position of an entry in the order of a run. It consists of bits of
+position on its key's line. A *place* is a 64-bit number by which a run's entries are ordered. It consists of bits of
 the key's hash and of the sub-key.
 
 Each point costs one search, which reads a few entries of each run, starting at the point. More entries are read only if
-these have cancelled out, will be retracted, or belong to another key with the same places. Points that are close
-together share what is read: each point reads only up to the next one, and uses the next point's result if it finds
-nothing itself.
+the first entries have cancelled out, will be retracted, or belong to another key with the same places. Points that are
+close together share the entries that are read: each point reads only up to the next point, and uses the next point's
+result if it finds no row of its own.
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ from rowkind.operators.columns.grouping import distinct
 from rowkind.operators.columns.hashing import hash64
 
 _FEW = 2
-"""The number of entries of each run that are read first.
+"""The number of entries that are initially read from each run.
 
-A rewritten version has two entries, and a third one that cancels one of them.
+A rewritten version has three entries: the old entry, an entry that cancels it, and the new entry.
 """
 
 NOWHERE = 1 << 62
-"""The position of rows whose time is NULL; no row is found at or after it."""
+"""The position of rows whose time is NULL; no row is found at this position or after it."""
 
 LAST_PLACE = NOWHERE - 2
-"""The last position, shared by all times after about the year 148,000; the first is equally far back."""
+"""The last position, shared by all times after about the year 148,000.
+
+The first position is equally far in the past.
+"""
 
 _FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points on keys' lines: the number of each point's key (`key`) and its position on the line (`at`)."""
+    """Points on the keys' lines: the number of each point's key (`key`) and the point's position on the line (`at`)."""
 
     key: Indices
     at: Int64s
@@ -65,16 +68,16 @@ class Points:
         return places("ordered", keys.hash[self.key], sub_key, sub_key)
 
     def next_of(self, points: Points) -> Indices:
-        """Return, for each of `points`, the first of these points with the same key at or after it; -1 for none.
+        """Return, for each of `points`, the index of the next point in this object; -1 for none.
 
-        These points must be ordered.
+        The next point has the same key and is at or after the given point. The points of this object must be ordered.
         """
         return self._of_same_key(_beside(self, points, backward=False), points)
 
     def before(self, points: Points) -> Indices:
-        """Return, for each of `points`, the last of these points with the same key before it; -1 for none.
+        """Return, for each of `points`, the index of the previous point in this object; -1 for none.
 
-        These points must be ordered.
+        The previous point has the same key and is before the given point. The points of this object must be ordered.
         """
         return self._of_same_key(_beside(self, points, backward=True), points)
 
@@ -86,7 +89,7 @@ class Points:
 class Line:
     """Rows ordered by key and position.
 
-    Of rows at the same position, the latest to arrive is first, and only it counts.
+    Of rows at the same position, the latest to arrive is first; the other rows have no effect.
     """
 
     entries: Entries
@@ -94,18 +97,18 @@ class Line:
 
     @classmethod
     def of(cls, keys: TouchedKeys, entries: Entries) -> Line:
-        """Return the rows of these keys in order."""
+        """Return the rows that belong to `keys`, in order."""
         key, at = keys.find(entries), number_bytes.from_bytes(entries.sub_key)
-        # If a row was expanded into several, their arrival numbers are equal, and their payload hashes decide.
+        # Rows that were expanded from the same row have equal arrival numbers, so their payload hashes decide.
         order = np.lexsort((hash64(entries.payload), ~entries.seq, at, key))
         order = order[key[order] >= 0]
         return cls(entries.take(order), Points(key[order], at[order]))
 
 
 def _beside(rows: Points, points: Points, *, backward: bool) -> Indices:
-    """Return the row after each point, or before it if `backward`, in any key; -1 for none.
+    """Return the index of the row after each point or, if `backward` is set, before it; -1 for none.
 
-    At the same position, points come before rows.
+    The row may have a different key. At the same position, points come before rows.
     """
     count = len(points)
     is_row = np.repeat([False, True], [count, len(rows)])
@@ -120,7 +123,7 @@ def _beside(rows: Points, points: Points, *, backward: bool) -> Indices:
 
 
 def nearest(rows: Arrangement, keys: TouchedKeys, points: Points, less: Entries, *, backward: bool = False) -> Entries:
-    """Return the live rows starting at each point, at least up to its key's first row that is not in `less`.
+    """Return the live rows from each point to at least the first row of the point's key that is not in `less`.
 
     A row exactly at a point is included. If `backward` is set, return the rows before each point instead; `less` must
     then be empty. The result may include further rows, and rows with other keys.
@@ -141,9 +144,9 @@ def nearest(rows: Arrangement, keys: TouchedKeys, points: Points, less: Entries,
 
 @dataclass(frozen=True, slots=True)
 class _Intervals:
-    """Disjoint intervals of places, in order. Each begins at a point or, if `backward` is set, ends at one.
+    """Disjoint intervals of places, in order. Each begins at a point or, if `backward` is set, ends at a point.
 
-    `own` is the index of each point's interval. `enough` is the number of entries of each run to read.
+    `own` contains the index of each point's interval. `enough` contains the number of entries to read from each run.
     """
 
     low: Uint64s
@@ -154,9 +157,10 @@ class _Intervals:
 
     @classmethod
     def of(cls, at: Uint64s, *, backward: bool) -> _Intervals:
-        """Return the intervals from each of these places to the next one, or to the end of its key.
+        """Return the intervals from each place in `at` to just before the next place, or to the end of the key.
 
-        If `backward` is set, they reach to the previous place or to the beginning of the key.
+        If `backward` is set, the intervals extend back to just after the previous place, or to the beginning of the
+        key.
         """
         edge = distinct(at)
         key = edge & UPPER_ORDERED
@@ -175,10 +179,11 @@ class _Intervals:
         return np.uint64(0) if self.backward else ~np.uint64(0)
 
     def short(self, reach: Uint64s, found: Uint64s) -> Indices:
-        """Return the intervals that must be read further to know that the rows found at these places are the nearest.
+        """Return the intervals that must be read further to ensure that the rows at the places `found` are the nearest.
 
-        This is known once everything up to the found place has been read. It depends on the key's first interval that
-        has not been read to its end.
+        `reach` is how far each interval has been read. A found row is the nearest once all places between the point and
+        the row have been read. So the only interval to check is the first one, from the point on and within its key,
+        that has not been read to its end.
         """
         count = len(self.low)
         number, key = np.arange(count), self.low & UPPER_ORDERED
@@ -192,7 +197,7 @@ class _Intervals:
         return np.unique(open_[(open_ >= 0) & ~within])
 
     def longer(self, which: Indices) -> _Intervals:
-        """Return the same intervals, with four times as many entries to read in the intervals `which`."""
+        """Return the same intervals, with four times as many entries to read for the intervals in `which`."""
         enough = self.enough.copy()
         enough[which] *= 4
         return replace(self, enough=enough)

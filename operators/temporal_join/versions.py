@@ -1,16 +1,17 @@
-"""Versions: for each key of a table, the row that is valid at any given time, in an arrangement of layout *ordered*.
+"""Table versions: for each key of a table, the rows and the times at which they become valid.
 
-An inserted row is its key's version starting at the row's time. It replaces only a version with the same time. The old
-row of an update is ignored. A delete ends its key at the delete's own time, which is the time of the row that it
-carries. From that time until the next version, the key has no row. The end of a key is stored as a version with a mark,
-even if the version that it ends is unknown, because that version may arrive later.
+The versions are stored in an arrangement of layout *ordered*. An inserted row is its key's version starting at the
+row's time. It replaces only a version with the same time. The old row of an update is ignored. A delete ends its key at
+the delete's own time, which is the time of the row that the delete carries. From that time until the next version, the
+key has no row. A key's end is stored as a version with a mark. It is stored even if the version before it is unknown,
+because that version may arrive later.
 
-A delete that carries only its key has no time of its own. It ends the key at the start of the newest version that
-arrived before the delete. If an upstream step has assigned a later time to the delete, it ends the key at that time
-(`service.execute.delete_times`). If there is no such version, the delete is ignored.
+A delete that carries only its key has no time of its own. It ends the key at the start of the latest version that
+arrived before the delete. If an upstream step has assigned a later time to the delete, the key ends at that time
+(`service.execute.delete_times`). If no version arrived before the delete, the delete is ignored.
 
-Changes are applied as the table sent them, in the order of seq. So the versions depend only on the changes and their
-order, and not on how the changes are split into batches.
+Changes are applied in the order in which the table sent them, which is `seq` order. So the versions depend only on the
+changes and their order, and not on how the changes are split into batches.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Deletes = Literal["with rows", "by key", "by key, timed"]
 """What a table's deletes contain: the row, the key alone, or the key and a time at which the key ends."""
 
 ENDS = 1
-"""The mark of a version that ends its key: starting at its time, the key has no row."""
+"""The mark of a version that ends its key: starting at the version's time, the key has no row."""
 
 _LAST = np.iinfo(np.int64).min
 _FIRST = np.iinfo(np.int64).max
@@ -44,10 +45,10 @@ _FIRST = np.iinfo(np.int64).max
 def resolve_versions(
     rows: Arrangement, keys: TouchedKeys, of_key: Indices, changes: Changes, deletes: Deletes
 ) -> Resolved:
-    """Resolve changes of the keys `of_key` to versions, which are ordered from the latest to the earliest.
+    """Resolve changes to versions, which are ordered from the latest to the earliest.
 
-    A version's sub-key is the position of its time in that order. A delete whose time is NULL is treated as a delete by
-    key.
+    `of_key` contains the number of each change's key. A version's sub-key is the position of its time in that order. A
+    delete whose time is NULL is treated as a delete by key.
     """
     at = number_bytes.from_bytes(changes.sub_key)
     ends = changes.kind == RowKind.DELETE
@@ -61,7 +62,7 @@ def resolve_versions(
         own = np.minimum(latest, at) if deletes == "by key, timed" else latest
         at = np.where(undated, own, at)[known]
         said, key, ends = said[known], key[known], ends[known]
-    # If several changes concern the same version, the last one counts.
+    # If several changes concern the same version, the last change wins.
     groups = group(mix(key.astype(np.uint64), at.view(np.uint64)), (key, at))
     last = np.empty(groups.count, np.int64)
     last[groups.ids] = np.arange(len(said))
@@ -70,9 +71,10 @@ def resolve_versions(
 
 
 def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -> Int64s:
-    """Return, for each change, the position of its key's latest version so far, stored or earlier in the batch.
+    """Return, for each change, the position of its key's latest version up to that change.
 
-    A key's end counts as one of its versions, so ending a key twice changes nothing.
+    The version may be stored, or come from the batch. A key's end counts as a version, so ending a key twice changes
+    nothing.
     """
     new = np.append(True, key[1:] != key[:-1])
     first, number = np.flatnonzero(new), np.cumsum(new) - 1
@@ -80,8 +82,8 @@ def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -
     line = Line.of(keys, nearest(rows, keys, points, Entries.empty()))
     found = line.points.next_of(points)
     stored = np.where(found >= 0, np.append(line.points.at, _FIRST)[found], _FIRST)
-    # For a running minimum within each key, the numbers are shifted so that each key's numbers are below those of
-    # the previous key.
+    # To compute a running minimum within each key, the numbers are shifted so that each key's numbers are below those
+    # of the previous key.
     levels, rank = np.unique(np.minimum(comes, stored[number]), return_inverse=True)
     base = number * len(levels)
     latest: Int64s = levels[np.minimum.accumulate(rank - base) + base]

@@ -1,1 +1,1 @@
-"""Operators driven by time: temporal filters, stamps and sessions."""
+"""Time-based operators: temporal filters, stamps and sessions."""

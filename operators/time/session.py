@@ -1,34 +1,34 @@
-"""Sessions: the rows of a partition, each with the start of its session and, if requested, the session's end.
+"""Sessions: each row of a partition with the start of its session and, if requested, the session's end.
 
-Maintains every input row with the start of its session. The start is the time of the first row in a chain of rows that
-leads to this one, in which each row is at most `gap` after the previous one. An inserted row may merge two sessions,
-and a retracted row may split one. The rows of the later part then get a different start: they are retracted and
-inserted again. If rows also have an end, the end is their session's last time plus the gap, and all rows of the session
-are emitted again when it changes. Otherwise, a consumer computes the end: the largest time of the rows with the same
-start, plus the gap.
+Maintains every input row with the start of its session. A session is a chain of rows in which each row is at most `gap`
+after the previous row; its start is the time of the first row. An inserted row may merge two sessions, and a retracted
+row may split a session. The rows of the later part then get a different start: they are retracted and inserted again.
+If rows also have an end, the end is the last time of the session plus the gap, and all rows of the session are emitted
+again when the end changes. Otherwise, a consumer computes the end: the largest time of the rows with the same start,
+plus the gap.
 
     gap 5            1   3       9  10          a session of 1 and 3, and one of 9 and 10
     7 is inserted    1   3   7   9  10          one session: 9 and 10 are emitted again, with start 1
 
-Algorithm. A row's start depends only on the rows before it. So reading begins one gap before a change; the first row
-found there, if it is not after the change, shows which session these rows belong to. Reading continues up to a row
-whose start has not changed, or up to a gap. The distance is unknown, so each read goes twice as far as the previous
-one. At most one session is read, even if its key has very many rows. With ends, each row records how far its session
-extends, and the whole session is read at once.
+Algorithm. A row's start depends only on the row itself and the rows before it. So reading begins one gap before a
+change. The first row that is read, if it is not after the change, records the start of the session. Reading continues
+to a row whose start has not changed, or to a gap without rows. The distance is unknown, so each read goes twice as far
+as the previous read. At most one session is read, even if its partition has very many rows. With ends, each row records
+how far its session extends, and the whole session is read in one step.
 
-State: arrangement "rows", layout *ordered*, stores all rows by partition. The sub-key has the row's time and its window
-(the start and, if requested, the end) as bytes that compare in the same order as the numbers. All rows of a partition
-with the same time have the same window, so a retraction, which has only the time, can find its row. With a TTL, rows
-that arrive later do not see an expired row. Existing rows stay in their session until a row before them changes or,
-with ends, any row of the session.
+State: arrangement "rows", layout *ordered*, stores all rows by partition. The sub-key contains the row's time and
+*window* (the start and, if requested, the end) as bytes that compare in the same order as the numbers. All rows of a
+partition with the same time have the same window. So a retraction, which carries only the time, can find its row. With
+a TTL, rows that arrive later do not see an expired row. Existing rows stay in their session until a row before them
+changes or, with ends, until any row of the session changes.
 
-With a watermark W, a session has ended when its last time plus the gap is before W. If rows may be late, a longer time
-is added instead of the gap. No row is added to an ended session: a row that arrives within the gap begins a new
-session. A row whose own time is that far before W is late and does not reach this operator. So no change reaches
-further back than one gap before that time, and older rows are evicted, even those of a session that continues. With
-ends, the rows of a continuing session would be emitted again with another end. So in that case all rows of a session
-are stored until the session has ended, and none afterwards. (The semantics are those of Flink's sessions, which are
-purged when they end, extended to inputs that retract rows.)
+With a watermark W, a session has ended when its last time plus the gap is before W. If rows may be late, a longer
+interval is added instead of the gap. No row is added to an ended session: a row that arrives within the gap after it
+begins a new session. A row whose own time plus this interval is before W is late and never arrives at this operator. So
+no change affects rows more than one gap before that time, and older rows are evicted, even if their session continues.
+With ends, the rows of a continuing session would have to be emitted again with a new end. So in that case all rows of a
+session are stored until the session has ended, and none afterwards. (The semantics are those of Flink's sessions, which
+are purged when they end, extended to inputs that retract rows.)
 """
 
 from __future__ import annotations
@@ -65,19 +65,20 @@ from rowkind.operators.time.session_spans import (
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """The specification of a session. Every retraction carries the full row that it retracts.
+    """The specification of a session operator. Every retraction carries the full row that it retracts.
 
     - `gap`: the maximum distance between adjacent rows of a session, in the unit of `times`.
-    - `times`: returns the times of payloads.
-    - `ends`: whether rows also have the end of their session.
-    - `started`: returns output rows, given payloads and their starts, and their ends if requested.
-    - `by_seq`: whether a row's changes are applied in the order of seq, as from a source. Otherwise each batch is a net
+    - `times`: takes payloads and returns the rows' times.
+    - `ends`: whether each row also has the end of its session.
+    - `started`: takes payloads, session starts and, if requested, session ends; returns output rows.
+    - `by_seq`: whether a row's changes are applied in `seq` order, as for a source. Otherwise each batch is a net
       multiset of signed rows, as from an operator.
     - `counts_unmatched`: whether retractions that find no row are returned as unmatched.
-    - `until`: returns the time, in ms, when a watermark may evict each row, as if it were the last row of its session:
-      one gap after the session's end. None if there is no watermark, or if `open` and `ends` determine the time.
-    - `open`: how long after its last time a session accepts rows, in the unit of `times`: the gap, or longer if rows
-      may be late. None if no watermark ends sessions.
+    - `until`: returns the time, in ms, when a watermark may evict each row. The time is the one that would apply if the
+      row were the last row of its session: one gap after the session's end. None if there is no watermark, or if `open`
+      and `ends` determine the time.
+    - `open`: how long a session accepts rows after its last time, in the unit of `times`. This is the gap, or longer if
+      rows may be late. None if no watermark ends sessions.
     - `ticks`: the number of units of `times` in one ms.
     - `refreshes`: whether a downstream operator has a TTL.
     """
@@ -96,12 +97,12 @@ class SessionSpec:
 
     @property
     def width(self) -> int:
-        """How many numbers a window consists of."""
+        """The number of values in a window: the start and, if requested, the end."""
         return 1 + self.ends
 
     @property
     def goes_whole(self) -> bool:
-        """Whether a watermark evicts whole sessions once they have ended, instead of single rows by their own time."""
+        """Whether a watermark evicts whole sessions once they have ended, instead of single rows by their own times."""
         return self.ends and self.open is not None
 
 
@@ -142,7 +143,7 @@ class Session:
         step = Entries.concat([-resolved.removed, -moved.before, moved.after])
         again = None
         if spec.refreshes:
-            # A row whose window changes is emitted anyway, and needs no refresh.
+            # A row whose window changes is emitted anyway, so the row needs no refresh.
             rewritten, changed = _beside(resolved.rewritten, moved.before), len(step)
             step = Entries.concat([step, rewritten.relabel(weight=np.zeros(len(rewritten), np.int64))])
             again = np.arange(changed, len(step))
@@ -155,16 +156,16 @@ class Session:
         )
 
     def _read(self, rows: Arrangement, keys: TouchedKeys, spans: SessionSpans) -> tuple[SessionSpans, SessionRows]:
-        """Read the rows in the spans; with ends, first extend the spans to all sessions that have rows in them."""
+        """Read the rows in the spans. With ends, first extend the spans to cover the sessions of all rows in them."""
         stored = spans.read(rows, keys, self.spec.width)
         if self.spec.ends:
-            # This repeats at most once, except for sessions from whose middle a TTL has removed rows.
+            # One repetition is enough, except for sessions from the middle of which a TTL has removed rows.
             while not (longer := spans.with_sessions(stored, self.spec.gap)).are(spans):
                 spans, stored = longer, longer.read(rows, keys, self.spec.width)
         return spans, stored
 
     def _until_ended(self, entries: Entries) -> Entries:
-        """Return the entries; if whole sessions are evicted, they expire when their session has ended."""
+        """Return the entries. If whole sessions are evicted, the entries expire when their session has ended."""
         spec = self.spec
         if not spec.goes_whole or spec.open is None:
             return entries
@@ -176,7 +177,7 @@ class Session:
     ) -> _Moved:
         """Return the rows that stay and whose window changes, and the inserted rows with their windows.
 
-        Each iteration of the loop reads further, in all partitions in which it is not yet known where the changes end.
+        Each iteration of the loop reads further in all partitions in which the end of the changes is not known yet.
         """
         spec = self.spec
         found: list[_Moved] = []
@@ -189,7 +190,7 @@ class Session:
             stays = SessionRows.of(keys, left, spec.width)
             ended = self._ended(stored, stays, rows.now)
             chain = _Chain.of(spans, stays, come.filter(spans.are_of(come.key)), ended, spec.gap)
-            # With ends, sessions have been read completely.
+            # With ends, all sessions have been read completely.
             again = spans.are_of_keys(spans.key[chain.unsure & (not spec.ends)])
             found.append(chain.moved(~again[chain.span]))
             if not again.any():
@@ -200,9 +201,10 @@ class Session:
             width *= 2
 
     def _ended(self, stored: SessionRows, rows: SessionRows, now: int) -> Mask:
-        """Return which of these rows belong to ended sessions, according to the rows `stored` before the batch.
+        """Return a mask of the rows that belong to sessions that had ended before the batch.
 
-        If a session's last row is beyond the rows that were read, it is later than any change.
+        The last row of each session is taken from the `stored` rows. If a session's last row has not been read, it is
+        later than any change.
         """
         spec = self.spec
         if spec.open is None or now <= BEGINNING:
@@ -214,13 +216,13 @@ class Session:
 
 
 def _for_good(payload: pa.BinaryArray) -> Int64s:
-    """Return `END` for each row: initially, rows are stored indefinitely."""
+    """Return `END` for each row, because rows are initially stored indefinitely."""
     return np.full(len(payload), END, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Rows with the windows that they lose, and the same rows and inserted rows with their new windows."""
+    """Rows with their old windows (`before`), and the same rows and inserted rows with their new windows (`after`)."""
 
     before: Entries
     after: Entries
@@ -228,7 +230,7 @@ class _Moved:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """The rows of some spans in the order of time, with their windows before the batch and after it.
+    """The rows of some spans in time order, with their windows before and after the batch.
 
     `unsure` marks the spans after which further rows may also get a different start.
     """
@@ -241,7 +243,7 @@ class _Chain:
 
     @classmethod
     def of(cls, spans: SessionSpans, stays: SessionRows, comes: SessionRows, ended: Mask, gap: int) -> _Chain:
-        """Return the chain of the rows that stay and of inserted rows; `ended` marks staying rows of ended sessions."""
+        """Return the chain of the given rows; `ended` marks the rows in `stays` whose session has ended."""
         rows = SessionRows(
             Entries.concat([stays.entries, comes.entries]),
             *(np.concatenate([getattr(part, name) for part in (stays, comes)]) for name in ("key", "time", "window")),
@@ -252,7 +254,7 @@ class _Chain:
         over = over[order]
         new, span, time, old = new[order], span[order], rows.time[order], rows.start[order]
         rows = SessionRows(rows.entries.take(order), rows.key[order], time, rows.window[order])
-        # Nothing changes before the first change of a span, so starts up to there stay the same.
+        # Up to the first change of a span, the starts do not change.
         known = ~new & (time <= spans.first[span])
         far = (span[1:] != span[:-1]) | (time[1:] - time[:-1] > gap)
         apart = np.append(True, far | (over[:-1] & ~over[1:]))[: len(time)]
@@ -270,7 +272,7 @@ class _Chain:
         return cls(rows, new, span, window, unsure)
 
     def moved(self, done: Mask) -> _Moved:
-        """Return the changes to the rows for which `done` is true."""
+        """Return the window changes of the rows for which `done` is true."""
         changed = done & ~self.comes & (self.window != self.rows.window).any(axis=1)
         written = changed | (done & self.comes)
         entries = self.rows.entries.filter(written)
@@ -286,7 +288,7 @@ def _lasts(begins: Mask, times: Int64s) -> Int64s:
 
 
 def _beside(entries: Entries, others: Entries) -> Entries:
-    """Return the rows that are not among the others."""
+    """Return the rows in `entries` that are not in `others`."""
     hashes, keys, sub_keys, payloads = (
         [getattr(part, name) for part in (entries, others)] for name in ("hash", "key", "sub_key", "payload")
     )

@@ -1,7 +1,7 @@
-"""Spans of time around changes, the rows in these spans, and the rows' sessions.
+"""Time spans around changes, the rows in these spans, and the rows' sessions.
 
-A row's **window** describes its session: the start and, if requested, the end. It is stored in the row's sub-key, after
-the row's time.
+A row's **window** consists of the start and, if requested, the end of the row's session. The window is stored in the
+row's sub-key, after the row's time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class SessionRows:
-    """Rows with their partition numbers, their times, and their windows (one row of numbers each)."""
+    """Rows with their partition numbers, times and windows. `window` is a matrix with one row per entry."""
 
     entries: Entries
     key: Indices
@@ -39,7 +39,7 @@ class SessionRows:
 
     @classmethod
     def of(cls, keys: TouchedKeys, entries: Entries, width: int) -> SessionRows:
-        """Return all of these rows, whose windows have `width` numbers."""
+        """Return the entries as rows whose windows consist of `width` numbers."""
         return cls(entries, keys.find(entries), *_numbers(entries.sub_key, width))
 
     @property
@@ -55,9 +55,9 @@ class SessionRows:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpans:
-    """Disjoint spans of time in partitions, in order: the parts that are read around changes.
+    """Disjoint, ordered time spans in partitions: the parts that are read around changes.
 
-    All rows from `low` to `high` are known; `first` and `last` are the times of the first and the last change.
+    All rows from `low` to `high` have been read; `first` and `last` are the times of a span's first and last change.
     """
 
     key: Indices
@@ -68,15 +68,16 @@ class SessionSpans:
 
     @classmethod
     def around(cls, keys: Indices, times: Int64s, gap: int) -> SessionSpans:
-        """Return spans that reach one gap before and one gap after each of these times."""
+        """Return spans that extend from one gap before to one gap after each of the given times."""
         order = np.lexsort((times, keys))
         key, time = keys[order], times[order]
         return cls(key, later(time, -gap), later(time, gap), time, time).merged()
 
     def merged(self) -> SessionSpans:
-        """Return the spans, with those that meet merged."""
+        """Return the spans, with spans that touch or overlap merged."""
         highs, rank = np.unique(self.high, return_inverse=True)
-        # For a running maximum within each partition, a later partition's numbers exceed all previous ones.
+        # To compute a running maximum within each partition, the numbers are shifted so that a later partition's
+        # numbers exceed those of all earlier partitions.
         base = self.key * len(highs)
         reached = highs[np.maximum.accumulate(base + rank) - base]
         begin = np.flatnonzero(np.append(True, (self.key[1:] != self.key[:-1]) | (self.low[1:] > reached[:-1])))
@@ -89,13 +90,13 @@ class SessionSpans:
         return SessionSpans(self.key[mask], self.low[mask], self.high[mask], self.first[mask], self.last[mask])
 
     def longer(self, which: Mask, width: int) -> SessionSpans:
-        """Return all spans, with the end of those in `which` extended by `width`."""
+        """Return all spans; the spans marked in `which` end `width` later."""
         return replace(self, high=np.where(which, later(self.high, width), self.high)).merged()
 
     def with_sessions(self, rows: SessionRows, gap: int) -> SessionSpans:
-        """Return all spans, extended to the whole sessions of the rows in them.
+        """Return all spans, extended to cover the whole sessions of the rows in them.
 
-        The rows' windows must have ends.
+        The windows of the rows must have ends.
         """
         span, low, high = self.hold(rows), self.low.copy(), self.high.copy()
         np.minimum.at(low, span, rows.window[:, 0])
@@ -104,19 +105,19 @@ class SessionSpans:
         return SessionSpans(self.key[order], low[order], high[order], self.first[order], self.last[order]).merged()
 
     def are(self, others: SessionSpans) -> bool:
-        """Return whether these spans equal the others, from which they were extended."""
+        """Return whether the spans equal the spans `others` from which they were extended."""
         return np.array_equal(self.low, others.low) and np.array_equal(self.high, others.high)
 
     def are_of(self, keys: Indices) -> Mask:
-        """Return which of these partitions have spans."""
+        """Return a mask of the given partitions that have spans."""
         return np.isin(keys, self.key)
 
     def are_of_keys(self, keys: Indices) -> Mask:
-        """Return which spans are in one of these partitions."""
+        """Return a mask of the spans that are in one of the given partitions."""
         return np.isin(self.key, keys)
 
     def hold(self, rows: SessionRows) -> Indices:
-        """Return the index of the span that contains each row; -1 for none."""
+        """Return the index of the span that contains each row; -1 if no span does."""
         count = len(self.key)
         order = np.lexsort(
             (
@@ -132,7 +133,7 @@ class SessionSpans:
         return np.where(within, span, -1)
 
     def read(self, rows: Arrangement, keys: TouchedKeys, width: int) -> SessionRows:
-        """Read the rows in these spans, whose windows have `width` numbers."""
+        """Read the rows in the spans. Their windows consist of `width` numbers."""
         hashes = keys.hash[self.key]
         low, high = (_places(hashes, *edge) for edge in ((self.low, LEAST), (self.high, LARGEST)))
         order = np.argsort(low)
@@ -144,7 +145,7 @@ class SessionSpans:
 
 
 def window_at(stored: SessionRows, keys: Indices, times: Int64s) -> Int64s:
-    """Return the windows of stored rows with these partitions and times; 0 if there are none."""
+    """Return the windows of the stored rows with these partitions and times; zeros if no row is stored there."""
     both = (np.concatenate([stored.key, keys]), np.concatenate([stored.time, times]))
     groups = group(mix(both[0].astype(np.uint64), both[1].view(np.uint64)), both)
     window = np.zeros((groups.count, stored.window.shape[1]), np.int64)
@@ -154,13 +155,13 @@ def window_at(stored: SessionRows, keys: Indices, times: Int64s) -> Int64s:
 
 
 def sessions_of(rows: SessionRows, others: SessionRows) -> Groups:
-    """Group the rows and the others by session, that is by partition and start."""
+    """Group the rows of both parts by session, that is, by partition and start."""
     key, start = (np.concatenate([getattr(rows, name), getattr(others, name)]) for name in ("key", "start"))
     return group(mix(key.astype(np.uint64), start.view(np.uint64)), (key, start))
 
 
 def sub_keys(times: Int64s, windows: Int64s) -> pa.BinaryArray:
-    """Return a marker, the times and the windows as bytes that compare in the same order as the numbers."""
+    """Return sub-keys: a marker, the time and the window, as bytes that compare in the same order as the numbers."""
     numbers = np.column_stack([times, windows])
     octets = np.ones((len(times), 1 + 8 * numbers.shape[1]), np.uint8)
     octets[:, 1:] = (numbers ^ _SIGN).astype(">i8").view(np.uint8)
@@ -168,7 +169,7 @@ def sub_keys(times: Int64s, windows: Int64s) -> pa.BinaryArray:
 
 
 def windows_of(entries: Entries, width: int) -> Int64s:
-    """Return the windows in the entries' sub-keys."""
+    """Return the windows from the entries' sub-keys."""
     return _numbers(entries.sub_key, width)[1]
 
 
@@ -178,7 +179,7 @@ def _places(hashes: Uint64s, times: Int64s, number: int) -> Uint64s:
 
 
 def _numbers(sub_key: pa.BinaryArray, width: int) -> tuple[Int64s, Int64s]:
-    """Return the times and windows in sub-keys."""
+    """Return the times and the windows from sub-keys."""
     count, octets = len(sub_key), 1 + 8 * (1 + width)
     if not count:
         return np.empty(0, np.int64), np.empty((0, width), np.int64)

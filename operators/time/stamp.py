@@ -1,7 +1,7 @@
-"""Stamp: each row with the time of its batch, which is SQL's processing time as a column.
+"""Stamp: each row with the time of its batch as a column (SQL's processing time).
 
-The operator stores nothing. So its input must be insert-only: a retraction would need the time that its row was given.
-A batch's time is logged before the batch is processed, so a replay gives the same times.
+The operator stores nothing. So its input must be insert-only: a retraction would need the time with which its row was
+emitted. A batch's time is logged before the batch is processed, so a replay produces the same times.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The stamp operator. `timed` appends a time to each row, in microseconds since the epoch. Raises `BatchTooLarge`.
+    """The stamp operator.
 
-    The input is an append changelog. A refresh identifies a row by its content, which would now have a different time,
-    so refreshes are dropped here.
+    `timed` appends a time, in microseconds since the epoch, to each row. Raises `BatchTooLarge`.
+
+    The input is an append-only changelog. A refresh identifies a row by its content. Here the content would have a
+    different time, so refreshes are dropped.
     """
 
     timed: Callable[[pa.BinaryArray, Int64s], pa.BinaryArray]
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """No arrangements, because nothing is stored."""
+        """An empty mapping, because nothing is stored."""
         return {}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Apply one batch of one shard, all of whose rows arrive at `now`, in ms since the epoch."""
+        """Apply one batch of one shard; all of its rows arrive at time `now` (ms since the epoch)."""
         del stores
         comes = batch.changes.filter(batch.changes.kind == RowKind.INSERT)
         payload = self.timed(comes.payload, np.full(len(comes), now * 1000))

@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001 - Spark's own file systems are available only through its gateway
-"""The checkpoint of one query: Spark's logs of its batches, its state, and the repair of both.
+"""The checkpoint of one query: Spark's logs of batches, the state, and the repair of logs and state.
 
 Before a batch runs, Spark records in `offsets` where the batch begins and ends. Afterwards, Spark records in `commits`
-that the batch has ended. `state` has the operators' state, by batch and partition.
+that the batch has ended. `state` contains the operators' state, by batch and partition.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ class Checkpoint(Notes):
                     self._put(files, name, after)
 
     def identity(self) -> str:
-        """Return the id that Spark gave to the checkpoint, "" if there is none yet. Raises CheckpointFolderError."""
+        """Return the id that Spark gave to the checkpoint, or "" if there is none yet. Raises CheckpointFolderError."""
         with self._files() as files:
             return str((self._json(files, self._child("metadata")) or {"id": ""})["id"])
 
     def is_strange(self, last: Progress) -> bool:
-        """Return whether `last` was written from another checkpoint, by a later run than all runs recorded here.
+        """Return whether `last` was written from another checkpoint, by a run later than all runs recorded here.
 
         Raises CheckpointFolderError.
         """
@@ -122,7 +122,7 @@ class Checkpoint(Notes):
             if self._moves(files, [batch for batch in begun if batch <= ended[-1]]):
                 return None
             batch = ended[-1]
-            # Delete the last one first, so that the remaining batches are consecutive at any time.
+            # Delete the last batch first, so that the remaining batches are consecutive at any time.
             for later in reversed(begun[begun.index(batch) + 1 :]):
                 files.delete(self._child(f"offsets/{later}"), False)
             self._drop_state(files, batch)
@@ -137,7 +137,7 @@ class Checkpoint(Notes):
             files.delete(self._child(f"offsets/{batch}"), False)
 
     def last(self) -> Offset | None:
-        """Return the end of the last batch that has begun, None if there is none. Raises CheckpointFolderError."""
+        """Return the end of the last batch that has begun, or None if none has. Raises CheckpointFolderError."""
         with self._files() as files:
             begun = self._numbers(files, "offsets")
             if not begun:
@@ -161,7 +161,7 @@ class Checkpoint(Notes):
             return ended[-1:] == begun[-1:]
 
     def position(self) -> Offset | None:
-        """Return the end of the last ended batch, None if there is none. Raises CheckpointFolderError."""
+        """Return the end of the last ended batch, or None if no batch has ended. Raises CheckpointFolderError."""
         with self._files() as files:
             ended = self._numbers(files, "commits")
             if not ended:
@@ -198,7 +198,10 @@ class Checkpoint(Notes):
             return ended[-1]
 
     def _drop_state(self, files: Any, batch: int) -> None:
-        """Delete the state of this and later batches. Spark does not overwrite existing files on a local disk."""
+        """Delete the state of the given and all later batches.
+
+        Spark does not overwrite existing files on a local disk.
+        """
         for each in files.globStatus(self._child("state/*/*/[0-9]*.*")) or ():
             version = str(each.getPath().getName()).partition(".")[0]
             # State versions are one ahead of batches: version 1 follows batch 0.
@@ -214,7 +217,7 @@ class Checkpoint(Notes):
         files.delete(self._child(f"offsets/{batch}"), False)
 
     def _moves(self, files: Any, begun: Sequence[int]) -> bool:
-        """Return whether the last of these batches moves state to other partitions."""
+        """Return whether the last of the given batches moves state to other partitions."""
         return len(begun) > 1 and len({self._tasks(files, batch) for batch in begun[-2:]}) > 1
 
     def _tasks(self, files: Any, batch: int) -> int:
@@ -231,7 +234,7 @@ class Checkpoint(Notes):
             return False
 
     def _end(self, files: Any, name: str) -> Offset:
-        """Return the end of a batch from its log file, which has Spark's version and metadata and a line per source."""
+        """Return the end of a batch from its log file: Spark's version, Spark's metadata, and a line per source."""
         return Offset.from_json(json.loads(self._text(files, self._child(name)).splitlines()[-1]))
 
 
@@ -254,7 +257,7 @@ _AFTER_A_BATCH = re.compile(r"state/\d+/\d+/(?:.*/)?(\d+)\.\w+")
 
 
 def _version(name: str) -> int:
-    """Return the batch to which a log file or state file belongs, -1 if the file belongs to all batches."""
+    """Return the batch to which a log file or state file belongs, or -1 if the file belongs to all batches."""
     if found := _OF_A_BATCH.fullmatch(name):
         return int(found[1])
     found = _AFTER_A_BATCH.fullmatch(name)

@@ -1,4 +1,4 @@
-"""The metadata of a checkpoint, `rowkind.json`, with which changes to the job are detected."""
+"""The metadata of a checkpoint, `rowkind.json`, by which Rowkind detects changes to the job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 from rowkind.service.plan.fingerprint import Fingerprint, differences
 
 VERSION = 1
-"""A compatibility promise: later releases can read everything that was written with a version (`tests.upgrade`). If an
+"""The current version, which is a promise: later releases can read everything written with it (`tests.upgrade`). If an
 operator's state format has changed since then, the release detects this by the version, and `--upgrade` rebuilds the
 state.
 """
@@ -24,12 +24,12 @@ _UNKNOWN = (
 class Contents:
     """The metadata of a checkpoint.
 
-    - `version`: the version of the formats of this metadata and of the operators' state. If the version of the state
-      differs, so does the plan.
+    - `version`: the version of the formats of this metadata and of the operators' state. Plans with different state
+      versions count as different.
     - `sinks`: each sink's fingerprint. `shards`, `levels`: the numbers of shards and of stages.
     - `parallelism`: the number of partitions that contain the shards. `service.checkpoint.rescale` changes it.
-    - `exchange`: rows are shuffled before they are written. `atomic`: a single task writes all rows. A batch that was
-      written in part is completed by the other tasks, so each row must be in the same task again.
+    - `exchange`: rows are shuffled before they are written. `atomic`: a single task writes all rows. If only some tasks
+      have written a batch, the other tasks complete it, so each row must be in the same task as before.
     - `views`: the views that are planned separately, each with the positions of its stored columns.
     - `states`: the state name of each operator, by `<sink>.<node>`.
     - `ahead`: by how much the numbers under which batches are written exceed Spark's batch numbers. A batch that was
@@ -64,7 +64,7 @@ class Contents:
 
     @property
     def common(self) -> Fingerprint:
-        """The facts that concern all sinks."""
+        """The facts that apply to all sinks."""
         return {
             "version": str(self.version),
             "shards": str(self.shards),
@@ -91,7 +91,7 @@ class Contents:
         return (*self._planned_otherwise(before, sink), *lines) if lines else ()
 
     def differs(self, before: Self) -> list[str]:
-        """Return all facts that differ. The sinks whose plans were changed by a version of Rowkind come first."""
+        """Return all facts that differ. Sinks whose plans changed because of a new version of Rowkind come first."""
         changed = [sink for sink in self.sinks if sink in before.sinks and self.changes(before, sink)]
         told = [f"{sink}: {line}" for sink in changed for line in self._planned_otherwise(before, sink)]
         return [*told, *differences(before.facts, self.facts)]

@@ -1,10 +1,10 @@
 """Replaces an old query with a new one whose result topics already have rows.
 
-If the new query wrote to these topics from the start, every row of a retract topic would be in it twice. So the query
-first **fills** its state: it reads its source topics, and writes its result to a separate topic for each sink, which
-has no other readers. It reads up to the topics' ends at the time it began, which is at least as far as the old query
-ever read. Then the difference is written to the result topics in one transaction, so that they have the same rows
-(`service.checkpoint.difference`). After that, the query writes to the result topics itself.
+If the new query wrote to these topics from the start, every row of a retract topic would occur in the topic twice. So
+the query first **fills** its state: it reads its source topics, and writes its result to a separate topic for each
+sink, which has no other readers. The query reads up to the topics' ends at the time when it began, which is at least as
+far as the old query ever read. Then the difference is written to the result topics in one transaction, so that they
+have the same rows (`service.checkpoint.difference`). After that, the query writes to the result topics itself.
 
 The checkpoint's metadata says that the query is filling. This mark is removed after the difference has been written. If
 a run is killed before that, the next run continues to fill, and compares the topics again.
@@ -36,14 +36,14 @@ log = logging.getLogger("rowkind")
 
 @dataclass(frozen=True)
 class Amount:
-    """How much a query reads to fill its state: the number of rows, and the topics `begun` that are incomplete."""
+    """How much a query reads to fill its state: the number of `rows`, and the topics that are incomplete (`begun`)."""
 
     rows: int
     begun: tuple[str, ...]
 
     @classmethod
     def of(cls, graph: Graph, kafka: KafkaSettings) -> Self:
-        """Return the amount, computed from the brokers' current offsets. Raises ChangelogError."""
+        """Return how much a query would read, computed from the brokers' current offsets. Raises ChangelogError."""
         cluster = Cluster(kafka)
         begin = initial(cluster, starts(graph.scans)).at
         ends = cluster.ends(begin)
@@ -104,7 +104,7 @@ class CutOver:
 
 
 def take_over(spec: WriterSpec) -> None:
-    """Ensure that no earlier run still writes for this query, and that its last writes can be read.
+    """Ensure that no earlier run still writes for this query, and that the earlier run's last writes are visible.
 
     Raises ChangelogError.
     """

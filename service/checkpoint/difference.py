@@ -6,7 +6,8 @@ each key's last value, all others by the number of times each row occurs. A row 
 converted to the current schema for the comparison, but retracted as it was written. DuckDB sorts and counts, on disk if
 memory is short.
 
-Repeating this after a failure is harmless: rows that are already in the topics are no longer part of the difference.
+Repeating the comparison after a failure is harmless: rows that are already in the topics are no longer part of the
+difference.
 """
 
 from __future__ import annotations
@@ -101,12 +102,12 @@ def write_difference(
 ) -> dict[str, int]:
     """Write to each sink's topic the difference from its `wanted` topic, and return the number of records by sink.
 
-    `wanted` has topics by sink name. Everything is written in one transaction. No other process may write to the sinks'
-    topics at the same time.
+    `wanted` maps sink names to topics. Everything is written in one transaction. No other process may write to the
+    sinks' topics at the same time.
 
     Raises:
         AppendOnlyError: Rows would have to be retracted from an append topic.
-        UnfitTopicError: A topic has records that do not fit its sink.
+        UnfitTopicError: A topic contains records that do not fit its sink.
         ChangelogError: Kafka cannot read or write as required.
     """
     producer: Any = Producer(transactional_settings(spec.kafka, transactional_id, _TRANSACTION_MS))
@@ -127,7 +128,7 @@ def write_difference(
     except KafkaException as error:
         raise translate(error, servers(spec.kafka), "writing the difference to the result topics") from None
     except RowkindError:
-        # Without this, readers of the topics would wait until the transaction times out.
+        # Without the abort, readers of the topics would wait until the transaction times out.
         with suppress(KafkaException):
             producer.abort_transaction(ANSWER_SECONDS)
         raise
@@ -197,7 +198,7 @@ def _take(
 
 
 def _under(schema: int, values: pa.BinaryArray, registry: Registry) -> pa.BinaryArray:
-    """Return framed values with the same schema. A value with another schema is converted if possible."""
+    """Return framed values with the given schema. A value with another schema is converted if possible."""
     framed = split(values)
     for number, other in enumerate(framed.schemas):
         if other is None or other == schema:

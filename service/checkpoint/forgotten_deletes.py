@@ -31,8 +31,8 @@ class ForgottenDeletes:
     def __str__(self) -> str:
         return (
             f"Table {self.table}: topic {self.topic} was not read for {_time(self.rested)}, but its compaction keeps "
-            f"deletes for only {_time(self.kept)} (delete.retention.ms). Rows that were deleted meanwhile may stay in "
-            "the results indefinitely. `rowkind run --reset-state` retracts such rows. To prevent this, set "
+            f"deletes for only {_time(self.kept)} (delete.retention.ms). Rows that were deleted in the meantime may "
+            "remain in the results indefinitely. `rowkind run --reset-state` retracts such rows. To prevent this, set "
             "delete.retention.ms to more than the longest time for which the job is stopped."
         )
 
@@ -40,7 +40,7 @@ class ForgottenDeletes:
 def forgotten_deletes(
     graph: Graph, cluster: Cluster, at: Mapping[At, int], read_last_ms: float
 ) -> Iterator[ForgottenDeletes]:
-    """Yield the tables of a query that may lack deletes, given the offsets read and the time of the last read.
+    """Yield a query's tables that may lack deletes, given the offsets read and the time of the last read.
 
     Raises ChangelogError.
     """

@@ -1,4 +1,4 @@
-"""The digest of a sink in the job file. It shows whether a plan changed because of the query or of Rowkind's version.
+"""The digest of a sink's definition, which shows whether the query or Rowkind's version has changed a plan.
 
 The digest covers only the job file, and nothing that a version of Rowkind derives from it: the SQL of the sink and of
 the views that it refers to, ignoring white space; the sink's settings; and the settings and columns of the tables that
@@ -41,7 +41,7 @@ def asked(job: Job, sink: PhysicalSink) -> str:
 
 
 def _views(job: Job, sql: str) -> dict[str, str]:
-    """Return the views whose names occur in the query's text, or recursively in the text of such a view."""
+    """Return the views that the query's text names, directly or through other views."""
     found: dict[str, str] = {}
     texts = [sql]
     while texts:

@@ -2,9 +2,9 @@
 
 - `rowkind.json`: the sinks whose plans wrote the state, each with its fingerprint; the numbers of shards, partitions
   and stages; and how rows are distributed among write tasks.
-- `rowkind.run.<name>`: an empty file, named after the run of the job that has taken the folder. A later run adds its
+- `rowkind.run.<name>`: an empty file, named after the run of the job that has claimed the folder. A later run adds its
   own file and removes the others. An earlier run that is still alive thus detects that it has been replaced.
-- `rowkind.topics.json`: the topics that the query writes, as they were when it last began or ended
+- `rowkind.topics.json`: the topics to which the query writes, as they were when the query last began or ended
   (`service.checkpoint.written_topics`).
 - `rowkind.failure.json`: the failure that last ended the query, for the status page of the next run.
 
@@ -43,7 +43,7 @@ class Notes(Folder):
         self.run = ""
 
     def contents(self) -> Contents | None:
-        """Return the checkpoint's metadata, None if there is none. Raises CheckpointFolderError."""
+        """Return the checkpoint's metadata, or None if there is none. Raises CheckpointFolderError."""
         with self._files() as files:
             # A run that was killed between the deletion and the renaming has left only the draft.
             for note in (self._child(_FILE), self._child(_DRAFT)):
@@ -54,7 +54,7 @@ class Notes(Folder):
         return None
 
     def claim(self, contents: Contents, *, after: str = "") -> Contents:
-        """Check that the checkpoint was written by these plans, and take it over from earlier runs.
+        """Check that the given plans wrote the checkpoint, and claim the checkpoint from earlier runs.
 
         The checkpoint may have sinks that were removed from the job. `after`: the last run recorded elsewhere. Return
         the checkpoint's new metadata.
@@ -90,7 +90,7 @@ class Notes(Folder):
             files.create(self._child(_RUN + run), True).close()
 
     def keep(self, sinks: Collection[str]) -> None:
-        """Record that only these sinks remain here; others may start elsewhere. Raises CheckpointFolderError."""
+        """Record that only the given sinks remain in this checkpoint. Raises CheckpointFolderError."""
         with self._files() as files:
             if (before := self.contents()) is not None:
                 left = {name: facts for name, facts in before.sinks.items() if name in sinks}
@@ -108,24 +108,24 @@ class Notes(Folder):
                 self._write(files, replace(before, filling=""))
 
     def excuse(self, rows: Collection[str]) -> None:
-        """Record that these rows are left out if an expression fails on them. Raises CheckpointFolderError."""
+        """Record that the given rows are left out if an expression fails on them. Raises CheckpointFolderError."""
         with self._files() as files:
             if (before := self.contents()) is not None:
                 self._write(files, replace(before, excused=sorted({*before.excused, *rows})))
 
     def topics(self) -> dict[str, TopicRecord]:
-        """Return the last recorded state of the topics that the query writes. Raises CheckpointFolderError."""
+        """Return the last recorded state of the topics to which the query writes. Raises CheckpointFolderError."""
         with self._files() as files:
             said = self._json(files, self._child(_TOPICS)) or {"topics": {}}
             return {name: TopicRecord.from_json(topic) for name, topic in said["topics"].items()}
 
     def noted_ms(self) -> float:
-        """Return when the query last ended normally, in Unix ms, 0 if never. Raises CheckpointFolderError."""
+        """Return when the query last ended normally, in Unix ms, or 0 if never. Raises CheckpointFolderError."""
         with self._files() as files:
             return float((self._json(files, self._child(_TOPICS)) or {"at": 0})["at"])
 
     def note_topics(self, topics: Mapping[str, TopicRecord], at_ms: float) -> None:
-        """Record the state of the topics that the query writes, and when it last ran. Raises CheckpointFolderError."""
+        """Record the state of the query's result topics, and when the query last ran. Raises CheckpointFolderError."""
         with self._files() as files:
             said = {name: topic.to_json() for name, topic in sorted(topics.items())}
             self._put(files, _TOPICS, json.dumps({"at": at_ms, "topics": said}, indent=1))
@@ -153,7 +153,7 @@ class Notes(Folder):
             return [each.getPath().getName().removeprefix(_RUN) for each in found]
 
     def held(self) -> bool:
-        """Return whether no later run has taken the folder. Also true while this is unknown."""
+        """Return whether this run still owns the folder, as far as is known: no later run has claimed it."""
         try:
             return max(self.runs(), default="") == self.run
         except CheckpointFolderError:

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - Spark's own file systems are available only through its gateway
-"""A folder in any place where Spark can keep a checkpoint, with small files, accessed through Spark's file systems."""
+"""A folder of small files, wherever Spark can store a checkpoint. It is accessed through Spark's file systems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def looking_into(job: Job) -> Iterator[SparkSession]:
 
 
 class Folder:
-    """A folder. `folder`: its path as written by the user. Paths of files are relative to it."""
+    """A folder. `folder`: the folder's path as written by the user. Paths of files are relative to the folder."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self.folder = folder

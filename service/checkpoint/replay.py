@@ -1,12 +1,12 @@
 """Replay: a query that starts from an older checkpoint repeats the batches written since then, exactly as they were.
 
-    checkpoint: … 41 | recorded: 42 43 … 57, of which 57 may be written in part | then: new batches
+    checkpoint: … 41 | recorded: 42 43 … 57, of which 57 may be incomplete | then: new batches
 
-A query's result depends on how its records are cut into batches and on the times of the batches. Both affect late rows,
-processing-time lookups and windows, and arrival times. With different batches, the state would differ from the result
-topics. The progress topic records every batch (`service.kafka.progress`). The source offers these batches first, each
-with its records, number and time. Tasks do not write a batch again that all tasks have written, and complete the last
-one.
+A query's result depends on how its records are divided into batches and on the times of the batches. These affect late
+rows, processing-time lookups and windows, and arrival times. With different batches, the state would differ from the
+result topics. The progress topic records every batch (`service.kafka.progress`). The source offers these batches first,
+each with its records, number and time. Tasks do not rewrite batches that all tasks have written. If only some tasks
+have written the last batch, the other tasks complete it.
 
 If a batch is no longer recorded, the job rebuilds the state from its topics and writes the difference, provided that
 the topics still have every record that they ever had (`ReplayError.rebuilds`). Otherwise, the query does not start,
@@ -95,11 +95,11 @@ class QueryStart:
         return written, batches
 
     def _check(self, at: Deployment, batches: Sequence[Offset], records: Sequence[Progress]) -> None:
-        """Check that these batches reproduce the state that produced the results. Raises ReplayError."""
+        """Check that replaying the given batches reproduces the state that produced the results. Raises ReplayError."""
         kafka, sinks = at.connection.kafka, self.graph.sinks
         for each in records:
             if each.sinks and (others := sorted({sink.name for sink in sinks}.difference(each.sinks))):
-                raise ReplayError(at.name, f"another query has since written sink {', '.join(others)}")
+                raise ReplayError(at.name, f"another query has since written to sink {', '.join(others)}")
         if at.filling and not any(partitions(kafka, at.topic(sink)) for sink in sinks):
             raise self._forgotten(at, "the result topics have since been updated")
         begin, end = batches[0].begin, batches[-1].at
@@ -112,7 +112,7 @@ class QueryStart:
                 )
 
     def _forgotten(self, at: Deployment, why: str) -> ReplayError:
-        """Return the error. It forbids a rebuild if records were deleted, because their results would be lost."""
+        """Return the error for a missing batch. It forbids a rebuild that would lose results of deleted records."""
         lacking = Amount.of(self.graph, at.connection.kafka).lacking
         return ReplayError(at.name, f"{why}, and {lacking}" if lacking else why, rebuilds=not lacking)
 

@@ -2,9 +2,9 @@
 
     complete the current batch with the old number of tasks ─▶ move the state ─▶ continue with the new number
 
-A batch that was written in part must be completed by the same number of tasks that began it, because each task knows
-only its own part. Only then does Spark's own tool move the state, as a batch without rows. If the process is killed
-before the end, the next start completes an unfinished batch, and undoes an unfinished move (`Checkpoint.mend`).
+A partly written batch must be completed by the same number of tasks that began it, because each task knows only its own
+part. Only then does Spark's own tool move the state, as a batch without rows. If the process is killed before the end,
+the next start completes an unfinished batch, and undoes an unfinished move (`Checkpoint.mend`).
 
 The caller must ensure that no earlier run is writing, because that run could begin a batch at the same time.
 """

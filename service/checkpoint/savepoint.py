@@ -91,7 +91,7 @@ def _copied(checkpoint: Checkpoint, to: str) -> int:
 
 @contextmanager
 def _of_savepoint(folder: str) -> Iterator[None]:
-    """Mark folder errors inside the block as errors of a savepoint, whose folder is not in the job file."""
+    """Mark folder errors inside the block as errors of a savepoint folder, which the job file does not name."""
     try:
         yield
     except CheckpointFolderError as error:
@@ -102,7 +102,7 @@ def _of_savepoint(folder: str) -> Iterator[None]:
 def _made_whole(spark: SparkSession, folder: str) -> Iterator[bool]:
     """Yield whether the caller must fill the folder, because it does not exist or is incomplete.
 
-    A mark in the folder shows that it is incomplete, because not every store can rename a folder at the end.
+    A marker file shows that the folder is incomplete, because not every store can rename a folder at the end.
     """
     with _store(spark, folder) as (files, path, mark):
         if files.exists(path) and not files.exists(mark):
@@ -125,7 +125,7 @@ def whole(spark: SparkSession, folder: str) -> bool:
 
 @contextmanager
 def _store(spark: SparkSession, folder: str) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield a folder's file system, its path, and the path of its mark. Errors become CheckpointFolderError."""
+    """Yield a folder's file system, its path, and the path of its marker file. Errors become CheckpointFolderError."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's file systems are available only through its gateway
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
     path, mark = (jvm.org.apache.hadoop.fs.Path(each) for each in (folder, f"{folder}/{_MARK}"))

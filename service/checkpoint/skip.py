@@ -1,4 +1,4 @@
-"""Lets a job skip a row on which it fails, so that the job can continue. The row becomes a dead letter."""
+"""Lets a job skip a row on which it fails, so that it can continue. The skipped row becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rowkind.service.query.queries import planned
 _ROW = re.compile(r"([^:]+):(\d+):(\d+)")
 
 HeldOffsets = Mapping[tuple[str, int], tuple[int, int]]
-"""The first offset and the end offset of each partition, by topic and number."""
+"""The first offset and the end offset of each partition, by topic and partition number."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FallibleSteps:
 
 
 def skip(job: Job, rows: Collection[str]) -> list[str]:
-    """Record in the job's checkpoint that these rows may be skipped after the next start. Return the affected queries.
+    """Record in the job's checkpoint which rows may be skipped after the next start. Return the affected queries.
 
     A row is written `step:partition:offset`, as in the failure's message. Raises SkipError for a row that does not
     exist, CheckpointFolderError or ChangelogError.

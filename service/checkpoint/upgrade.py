@@ -1,6 +1,6 @@
 """Determines which of a job's checkpoints can be kept after the job has changed.
 
-A sink stays in its query, with the other sinks that stay, if no fact of its plan that the state depends on has changed
+A sink stays in its query, with the other sinks that stay, if the plan facts on which its state depends are unchanged
 (`service.plan.fingerprint`). All other sinks are rebuilt: in a new query, or in the query of the same name if that has
 no other sinks left.
 """
@@ -42,7 +42,7 @@ class Upgrade:
 
 
 def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> tuple[Graph, Contents]:
-    """Return a query's graph and its checkpoint's metadata. `before`: the metadata that it continues from, if any."""
+    """Return a query's graph and its checkpoint's metadata. `before`: the metadata from which it continues, if any."""
     whole = graph(query.sinks)
     wanted = Contents(
         sinks={sink.name: fingerprint(sink) for sink in query.sinks},
@@ -70,7 +70,7 @@ def _shards(job: Job, before: Contents | None) -> int:
 
 
 def doubled(whole: Graph) -> bool:
-    """Return whether two operators would use the same state, because they shared it when it was written."""
+    """Return whether two operators would use the same state, because they shared one state when it was written."""
     return len({each.state for each in whole.operators}) < len(whole.operators)
 
 
@@ -87,7 +87,7 @@ def changed(job: Job, query: PlannedQuery, before: Contents) -> dict[str, tuple[
 
 
 def upgrade(job: Job, recorded: Mapping[str, Contents], *, keep: bool = True) -> Upgrade:
-    """Plan the upgrade of the queries whose checkpoints are `recorded`. If `keep` is false, no query stays.
+    """Plan the upgrade of the queries whose checkpoints are `recorded`. If `keep` is false, no checkpoint is kept.
 
     Raises PlanError or JobError.
     """

@@ -16,7 +16,7 @@ from rowkind.service.query.topics import Connection, connect
 
 
 def diff(job: Job) -> Iterator[str]:
-    """Yield the lines of the description. Raises RowkindError."""
+    """Yield the lines that describe the upgrade. Raises RowkindError."""
     connection = connect(job)
     with looking_into(job) as spark:
         recorded = queries(spark, f"{job.checkpoint}/{job.name}")
@@ -24,7 +24,7 @@ def diff(job: Job) -> Iterator[str]:
 
 
 def said(job: Job, recorded: Mapping[str, Contents], plan: Upgrade, connection: Connection) -> Iterator[str]:
-    """Yield what happens to every sink, and how many rows must be read for it. Raises ChangelogError."""
+    """Yield what would happen to every sink, and how many rows would be read for it. Raises ChangelogError."""
     before = {sink for each in recorded.values() for sink in each.sinks}
     for name, query in plan.queries.items():
         if name in plan.stay:

@@ -1,4 +1,4 @@
-"""Compares the topics that a query writes with their recorded state, to detect results that have lost rows.
+"""Compares the topics to which a query writes with their recorded state, to detect results that have lost rows.
 
 The file `rowkind.topics.json` in the checkpoint records the state of each result topic and of the progress topic when
 the query last began or ended. Each start compares the topics with this record. A thread of a running job compares them
@@ -82,7 +82,7 @@ class WrittenTopics:
 
     @property
     def tables(self) -> list[SourceTable]:
-        """The source tables whose deletes may be removed from their topics by compaction."""
+        """The source tables from whose topics compaction may remove deletes."""
         return replaced_tables(self.graph)
 
     def begin(self) -> None:
@@ -98,7 +98,7 @@ class WrittenTopics:
         self._note(topic_records(self._cluster, self._names), self.checkpoint.noted_ms())
 
     def end(self) -> None:
-        """Record the topics as the query leaves them, if Kafka answers."""
+        """Record the state in which the query leaves its topics, if Kafka answers."""
         with suppress(ChangelogError):
             now = topic_records(self._cluster, self._names)
             if self._before and not self._harms(now):
@@ -130,12 +130,15 @@ class WrittenTopics:
         if len(ignored) < len(harmed):
             raise self._lost({name: harm for name, harm in harmed.items() if name not in ignored})
         for name, harm in ignored.items():
-            log.warning("query %s: topic %s %s; it stays as it is (`on_lost: ignore`)", self.query, name, harm)
+            log.warning("query %s: topic %s %s; the topic is left as it is (`on_lost: ignore`)", self.query, name, harm)
             self.accepted[name] = harm
             self._before.pop(name, None)
 
     def forgotten(self, position: Offset | None) -> list[ForgottenDeletes]:
-        """Return the tables that may lack deletes since the query had read up to `position`. Raises ChangelogError."""
+        """Return the tables that may lack deletes made after the query had read up to `position`.
+
+        Raises ChangelogError.
+        """
         if position is None:
             return []
         read_last = max(position.now, self.checkpoint.noted_ms())
@@ -153,7 +156,7 @@ class WrittenTopics:
 
     @property
     def _lacking(self) -> str:
-        """A text that says which records a rebuild would lack; empty if none, or if the rebuild was requested."""
+        """A text that says which records a rebuild would lack; empty if it would lack none or was requested."""
         return "" if self.requested else Amount.of(self.graph, self.kafka).lacking
 
     @property
@@ -189,7 +192,7 @@ class TopicWatch:
             yield watch
 
     def add(self, topics: WrittenTopics) -> None:
-        """Watch these topics from the next check on, in place of the query's earlier topics."""
+        """Watch the given topics, starting with the next check, in place of the query's earlier topics."""
         self._watched[topics.query] = topics
 
     def _look(self) -> None:

@@ -115,6 +115,7 @@ for _each in (
     topics.topics,
     topics.dead_letters,
     records.produce,
+    records.generate,
     records.consume,
     dev.demo,
     dev.dev,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +15,15 @@ from rowkind.errors import REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
-from rowkind.service.cli.row_output import Form, RowOutput, numbers, row_output
+from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output
 
 if TYPE_CHECKING:
     from rowkind.avro.schema import Record
     from rowkind.operators.columns.changes import Rows
+
+_SHARE = click.FloatRange(0, 1)
+_TICK_SECONDS = 0.1
+"""The time between two groups of generated changes."""
 
 
 @click.command(
@@ -59,6 +66,52 @@ def produce(job_file: Path, table: str, file: Any) -> None:
     click.echo(f"{counted(sent, 'row')} sent", err=True)
 
 
+@click.command(
+    epilog=calls(
+        "rowkind generate job.yaml --table orders --rate 1000",
+        "rowkind generate job.yaml --table orders --rows 100000 --updates 0.5 --skew 1.1",
+    )
+)
+@JOB
+@click.option("--table", required=True, shell_complete=names("tables"), help="Write to the topic of this table.")
+@click.option("--rate", default=1_000.0, show_default=True, type=click.FloatRange(min=0.1), help="Changes per second.")
+@click.option("--rows", type=click.IntRange(min=1), help="Stop after this many changes.  [default: never]")
+@click.option("--updates", default=0.3, show_default=True, type=_SHARE, help="Share of changes that update a row.")
+@click.option("--deletes", default=0.1, show_default=True, type=_SHARE, help="Share of changes that delete a row.")
+@click.option(
+    "--nulls", default=0.0, show_default=True, type=_SHARE, help="Share of NULL values where NULL is allowed."
+)
+@click.option("--late", default=0.0, show_default=True, type=_SHARE, help="Share of rows with times of 10 minutes ago.")
+@click.option("--keys", default=10_000, show_default=True, type=click.IntRange(min=1), help="Maximum number of rows.")
+@click.option("--skew", default=0.0, show_default=True, type=click.FloatRange(0, 5), help="Zipf's exponent of updates.")
+@click.option("--seed", default=0, show_default=True, help="Equal seeds give equal changes, except for times.")
+def generate(job_file: Path, table: str, *, rate: float, rows: int | None, seed: int, **shares: Any) -> None:
+    """Write random changes to the topic of a table until Ctrl-C.
+
+    Key columns with whole numbers are counted up. Other values are random, by the column's type; times are the present.
+    An append table gets insertions only.
+    """
+    from rowkind.service.client.generate import ChangeGenerator, Composition  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.client.produce import Producer  # noqa: PLC0415 -- as above
+
+    sent, began = 0, time.monotonic()
+    with Producer(load_job(job_file), table) as producer:
+        changes = iter(
+            ChangeGenerator(
+                producer.table.declared, producer.table.primary_key, producer.table.mode, Composition(**shares), seed
+            )
+        )
+        with suppress(KeyboardInterrupt):
+            while rows is None or sent < rows:
+                due = int((time.monotonic() - began) * rate) + 1
+                for kind, row in itertools.islice(changes, min(due, rows or due) - sent):
+                    producer.send(kind, row)
+                    sent += 1
+                producer.flush()
+                time.sleep(_TICK_SECONDS)
+    click.echo(f"{counted(sent, 'change')} sent", err=True)
+
+
 def _change(line: str) -> tuple[str, Any]:
     from rowkind.avro.json_rows import parse_line  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.client.external_table import OutsideError  # noqa: PLC0415 -- as above
@@ -82,7 +135,7 @@ def _change(line: str) -> tuple[str, Any]:
 @click.option("--follow", "-f", is_flag=True, help="Wait for more changes until Ctrl-C.")
 @click.option("--fold", is_flag=True, help="Print the current rows instead of the changes.")
 @row_output
-def consume(job_file: Path, name: str, *, follow: bool, fold: bool, form: Form | None) -> None:
+def consume(job_file: Path, name: str, *, follow: bool, fold: bool, form: OutputForm | None) -> None:
     """Print the committed changes of the sink or table NAME."""
     if follow and fold:
         fail("--fold and --follow cannot be combined: --fold prints the current rows and ends", REFUSED)

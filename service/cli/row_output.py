@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from rowkind.avro.schema import Record
 
-Form = Literal["table", "json", "csv"]
+OutputForm = Literal["table", "json", "csv"]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _COLOURS = {"+I": "green", "+U": "green", "-U": "yellow", "-D": "red"}
@@ -50,7 +50,7 @@ class RowOutput:
     In a table and in CSV, the columns of an object's `row` are columns like the object's other keys.
     """
 
-    form: Form | None
+    form: OutputForm | None
     columns: Sequence[str]
     right: frozenset[str] = frozenset()
     _waiting: list[list[str]] = field(default_factory=list)

@@ -10,7 +10,7 @@ import click
 from rowkind.errors import REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
-from rowkind.service.cli.row_output import Form, RowOutput, row_output
+from rowkind.service.cli.row_output import OutputForm, RowOutput, row_output
 
 
 @click.group()
@@ -66,7 +66,7 @@ def dead_letters() -> None:
 @dead_letters.command("list", epilog=calls("rowkind dead-letters list job.yaml"))
 @JOB
 @row_output
-def list_letters(job_file: Path, form: Form | None) -> None:
+def list_letters(job_file: Path, form: OutputForm | None) -> None:
     """List the dead letters."""
     job = load_job(job_file)
     job.check_runnable()

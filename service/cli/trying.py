@@ -15,7 +15,7 @@ import click
 from rowkind.errors import REFUSED, RowkindError
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, warn
-from rowkind.service.cli.row_output import Form, RowOutput, numbers, row_output
+from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output
 
 _POLL_SECONDS = 0.2
 """The interval at which `--watch` looks for changed files."""
@@ -43,18 +43,18 @@ class _Trial:
     engine: Literal["memory", "spark"]
     fold: bool
     open: bool
-    form: Form | None
+    form: OutputForm | None
     watch: bool
 
     def run(self, changes: Iterable[str], name: str) -> None:
         """Run the query over the lines of the file `name`, and print its result. Raises RowkindError."""
-        from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
-        from rowkind.service.query import trial  # noqa: PLC0415 -- as above
-
         job = load_job(self.job_file)
         # With --watch, the next version of the job may have functions.
         if self.engine == "memory" and not job.functions and not self.watch:
             sys.meta_path.insert(0, _WithoutPandas())
+        from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
+        from rowkind.service.query import trial  # noqa: PLC0415 -- as above
+
         if self.sink is None and len(job.sinks) > 1:
             fail(f"{self.job_file} has several sinks: choose one with --sink ({', '.join(job.sinks)})", REFUSED)
         known(job, self.sink)
@@ -117,7 +117,7 @@ def try_(
     fold: bool,
     open_: bool,
     watch: bool,
-    form: Form | None,
+    form: OutputForm | None,
 ) -> None:
     """Run a query over a file of changes, without Kafka.
 

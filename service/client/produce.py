@@ -66,6 +66,11 @@ class Producer:
             self.flush()
 
     @property
+    def table(self) -> SourceTable:
+        """The table: its columns, key and mode."""
+        return self._of
+
+    @property
     def columns(self) -> str:
         """The table's columns with their SQL types, as text."""
         return ", ".join(f"{column.name} {column.type.sql}" for column in self._of.declared.fields)

@@ -1,1 +1,1 @@
-"""Execution of physical plan nodes over blocks, for every engine: calcs, expressions and the members of a stage."""
+"""Execution of physical plan nodes over blocks, for all engines: calcs, expressions and the members of a stage."""

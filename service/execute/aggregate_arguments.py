@@ -1,11 +1,11 @@
-"""Arguments of aggregate functions: the input that a call reads from a row, and the decoding of its results.
+"""Arguments of aggregate functions: the values that a call reads from a row, and the decoding of the call's results.
 
-    column    a column unchanged
-    doubles   one or two columns as DOUBLE, NULL if one of them is: for variances and similar functions
-    packed    several columns as bytes, equal if all columns are, NULL if one of them is: COUNT(DISTINCT a, b)
-    ranked    comparable bytes of the ordering value, then of the value; NULL if the first is NULL: MIN_BY and MAX_BY
-    entry     columns packed as a row: FIRST and LAST, and gathered values
-    structs   columns unchanged, as the fields of a struct: functions of the job
+    column    an unchanged column
+    doubles   one or two columns as DOUBLE, or NULL if one of them is NULL: for variances and similar functions
+    packed    several columns packed into bytes, or NULL if one of them is NULL: for COUNT(DISTINCT a, b)
+    ranked    comparable bytes of the ordering value, then the value; NULL if the first is NULL: for MIN_BY and MAX_BY
+    entry     columns packed as a row: for FIRST and LAST, and gathered values
+    structs   unchanged columns, as the fields of a struct: for job functions
 
 Floating-point numbers are packed in canonical form, with 0.0 for -0.0, so that equal values have equal bytes.
 """
@@ -37,11 +37,11 @@ _LENGTH = 4
 
 
 class Argument(Protocol):
-    """The input that a call reads from each row. Arguments with equal `name` are equal."""
+    """The values that a call reads from each row. Arguments with the same `name` are equal."""
 
     @property
     def name(self) -> str:
-        """The name by which calls ask for the argument."""
+        """The name by which calls refer to the argument."""
 
     @property
     def type(self) -> pa.DataType:
@@ -52,7 +52,7 @@ class Argument(Protocol):
 
 
 def argument_of(call: PhysicalAggregateCall, record: Record) -> Argument | None:
-    """Return the argument of a call over rows of `record`; None for COUNT(*)."""
+    """Return the argument of a call over rows of `record`, or None for COUNT(*)."""
     if not call.arguments:
         return None
     if isinstance(call.function, PythonFunction):
@@ -72,7 +72,7 @@ def argument_of(call: PhysicalAggregateCall, record: Record) -> Argument | None:
 
 
 def whole_type(call: PhysicalAggregateCall, types: Sequence[Type]) -> pa.DataType:
-    """Return the argument type of a two-step call, given the types that its first step reads."""
+    """Return the argument type of a two-step call, given the types of the columns that the first step reads."""
     if call.function in MOMENTS:
         return AsDoubles(tuple(map(str, range(len(types))))).type
     return types[0].arrow if types else pa.int64()
@@ -80,7 +80,7 @@ def whole_type(call: PhysicalAggregateCall, types: Sequence[Type]) -> pa.DataTyp
 
 @dataclass(frozen=True)
 class OneColumn:
-    """An argument that is a column, unchanged."""
+    """An argument that is an unchanged column."""
 
     name: str
     type: pa.DataType
@@ -92,18 +92,18 @@ class OneColumn:
 
 @dataclass(frozen=True)
 class AsDoubles:
-    """An argument that is one column as DOUBLE, or a struct of two such columns, which is NULL if one of them is."""
+    """An argument that is one column as DOUBLE, or a struct of two DOUBLEs that is NULL if one of them is NULL."""
 
     columns: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """A name made of the columns, with a mark for doubles."""
+        """A name that consists of the column names and a prefix for doubles."""
         return "\0".join(("doubles", *self.columns))
 
     @property
     def type(self) -> pa.DataType:
-        """A double, or a struct of two doubles."""
+        """The Arrow type: a double, or a struct of two doubles."""
         if len(self.columns) == 1:
             return pa.float64()
         return pa.struct([pa.field(str(number), pa.float64()) for number in range(len(self.columns))])
@@ -127,12 +127,12 @@ class Structs:
 
     @property
     def name(self) -> str:
-        """A name made of the columns, with a mark for structs."""
+        """A name that consists of the column names and a prefix for structs."""
         return "\0".join(("structs", str(self.with_nulls), *self.columns))
 
     @property
     def type(self) -> pa.DataType:
-        """A struct with one field per column. Fields are named by their numbers."""
+        """A struct with one field per column. Field names are numbers."""
         return pa.struct([pa.field(f"{number}", each) for number, each in enumerate(self.types)])
 
     def of(self, rows: Decoded) -> pa.StructArray:
@@ -145,16 +145,16 @@ class Structs:
 
 @dataclass(frozen=True)
 class Packed:
-    """An argument that packs columns into bytes: equal if all columns are equal, NULL if one column is NULL.
+    """An argument that packs columns into bytes, as COUNT(DISTINCT a, b) needs it.
 
-    COUNT(DISTINCT a, b) requires both.
+    The bytes of two rows are equal if all columns are equal. If a column is NULL, the argument is NULL.
     """
 
     columns: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """A name made of the columns."""
+        """A name that consists of the column names."""
         return "\0".join(self.columns)
 
     @property
@@ -174,7 +174,7 @@ class Packed:
 class Ranked:
     """An argument that packs the bytes of `order`, the value as a row of `record`, and that row's length.
 
-    These bytes sort as `order` does.
+    The packed bytes sort in the same order as `order`.
     """
 
     record: Record
@@ -182,7 +182,7 @@ class Ranked:
 
     @property
     def name(self) -> str:
-        """A name made of the order and the value, with a mark for ranked values."""
+        """A name that consists of the names of the ordering column and the value, and a prefix for ranked values."""
         return "\0".join(("ranked", self.order, *self.record.names))
 
     @property
@@ -191,14 +191,14 @@ class Ranked:
         return pa.binary()
 
     def of(self, rows: Decoded) -> pa.Array:
-        """Return the packed order and value of each row; NULL if the order is NULL."""
+        """Return each row's packed ordering value and value, or NULL if the ordering value is NULL."""
         order, value = rows.column(self.order), _packed(rows, self.record)
         length = pc.binary_length(value).cast(pa.int32()).to_numpy(zero_copy_only=False)
         bytes_ = join_bytes([comparable(order), value, fixed_width(length, _LENGTH, len(value))])
         return pc.if_else(order.is_valid(), bytes_, pa.scalar(None, pa.binary())) if order.null_count else bytes_
 
     def value(self, column: pa.BinaryArray) -> pa.Array:
-        """Decode the values in such bytes. NULL stays NULL."""
+        """Decode the values in bytes of this argument. NULL remains NULL."""
 
         def cut(ranked: pa.BinaryArray) -> pa.BinaryArray:
             data, ends = data_of(ranked), offsets_of(ranked)[1:].astype(np.int64)
@@ -216,7 +216,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """A name made of the columns, with a mark for packed rows."""
+        """A name that consists of the column names and a prefix for packed rows."""
         return "\0".join(("entry", *self.record.names))
 
     @property
@@ -229,7 +229,7 @@ class Entry:
         return _packed(rows, self.record)
 
     def value(self, column: pa.BinaryArray) -> pa.Array:
-        """Decode the values in such bytes. NULL stays NULL."""
+        """Decode the values in bytes of this argument. NULL remains NULL."""
         return _of_valid(column, lambda packed: codec.read(self.record, packed).column(self.record.names[0]))
 
 

@@ -1,6 +1,6 @@
-"""Conversion of a plan's aggregation to the operator's spec, which can read packed rows.
+"""Conversion of a plan's aggregation to the aggregate operator's spec, which reads and writes packed rows.
 
-The operator and the first step in the calc before it share the spec, so both read and write the same bytes.
+The operator and the first step in the preceding calc share the spec, so that both read and write the same bytes.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Arguments:
     each: tuple[Argument, ...]
 
     def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-        """Return the arguments, keyed by the names by which the operator's calls ask for them."""
+        """Return the arguments, keyed by the names by which the operator's calls refer to them."""
         rows = codec.read(self.record, payloads)
         return {argument.name: argument.of(rows) for argument in self.each}
 
 
 @dataclass(frozen=True)
 class Group:
-    """Packs the group columns of rows of `record` as `group`. Values that are equal in SQL have equal bytes."""
+    """Packs the group columns of rows of `record` as rows of `group`. Values that are equal in SQL have equal bytes."""
 
     record: Record
     group: Record
@@ -83,13 +83,13 @@ class Group:
 
 @dataclass(frozen=True)
 class ResultPacking:
-    """Packs the results of the calls as rows of `record`. The readers decode results that are bytes."""
+    """Packs the results of the calls as rows of `record`. If a result consists of bytes, a reader decodes it first."""
 
     record: Record
     readers: tuple[Ranked | Entry | None, ...]
 
     def __call__(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-        """Return the packed results of each group, given one column per call."""
+        """Return each group's packed results, given one column per call."""
         pairs = zip(columns, self.readers, strict=True)
         values = [column if reader is None else reader.value(column) for column, reader in pairs]
         return codec.encode(self.record, dict(zip(self.record.names, values, strict=True)))
@@ -118,7 +118,7 @@ def _call(call: PhysicalAggregateCall, argument: Argument | None, record: Record
 
 
 def _reader(call: PhysicalAggregateCall, argument: Argument | None) -> Ranked | Entry | None:
-    """Return the reader that decodes a call's result from bytes; None if its result is not bytes."""
+    """Return the function that decodes a call's result from bytes, or None if the result is not bytes."""
     if isinstance(argument, Ranked):
         return argument
     return argument if isinstance(argument, Entry) and call.function not in GATHERED else None

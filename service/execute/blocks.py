@@ -16,11 +16,11 @@ from rowkind.service.execute.metrics import MetricName, add, sample
 from rowkind.service.execute.promises import Broken
 
 BLOCK_BYTES = 4 << 20
-"""The approximate size in bytes at which a block is cut."""
+"""The approximate size of a block, in bytes."""
 
 
 def cut(batch: Batch, limit: int | None = None) -> Iterator[Batch]:
-    """Yield the batch in pieces of about `limit` bytes, by default `BLOCK_BYTES`. An empty batch yields nothing."""
+    """Yield the batch in pieces of about `limit` bytes (default `BLOCK_BYTES`). For an empty batch, yield nothing."""
     limit = BLOCK_BYTES if limit is None else limit
     pieces = min(len(batch), max(1, -(-batch.nbytes // limit)))
     for number in range(pieces):
@@ -41,7 +41,7 @@ class Tally:
 
     @property
     def counters(self) -> Counters:
-        """All samples, by name."""
+        """All samples, keyed by name."""
         return self._samples
 
     def add_rows_in(self, kind: Int8s) -> None:
@@ -50,7 +50,7 @@ class Tally:
             self._add("rowkind_operator_rows_in_total", count, kind=symbol)
 
     def add_rows_out(self, emitted: Emitted) -> None:
-        """Count changes that the operator emitted, and refreshes."""
+        """Count changes and refreshes that the operator emitted."""
         for symbol, count in rows_by_kind(emitted.rows.kind).items():
             self._add("rowkind_operator_rows_out_total", count, kind=symbol)
         if refreshes := len(emitted.refreshes):
@@ -65,7 +65,7 @@ class Tally:
         self._add("rowkind_unmatched_retractions_total", count)
 
     def add_broken(self, broken: Broken) -> None:
-        """Count changes that violate a table's declared constraints, and record their offset."""
+        """Count changes that violate a table's declared constraint, and record the offset of the first one."""
         add(self._samples, broken.counters)
 
     def add_failed(self, count: int) -> None:
@@ -81,11 +81,11 @@ class Tally:
         self._add("rowkind_late_rows_total", count)
 
     def set_due(self, shard: int, due_ms: float) -> None:
-        """Set the time at which a shard next has work to do even without input; infinity for never."""
+        """Set the time at which a shard next has work to do even without input. Infinity means never."""
         self._add("rowkind_next_due_timestamp_seconds", due_ms / 1000, shard=shard)
 
     def add_merged(self, rows: int) -> None:
-        """Count rows of state that merges have read."""
+        """Count the rows of state that merges have read."""
         self._add("rowkind_state_merged_rows_total", rows)
 
     def set_state(self, shard: int, size: StateSize) -> None:

@@ -1,7 +1,7 @@
-"""Processing between two operators: expands, filter, projection, and each row's key and shard for the next consumer.
+"""Processing between two operators: expands, filter, projection, and each row's key and hash for the consumer.
 
-A calc works on whole columns. It decodes each field that an expression needs once, evaluates all expressions together,
-and copies the packed bytes of every other column.
+A calc works on whole columns. It decodes only fields that an expression needs, each of them once. It evaluates all
+expressions together, and copies the packed bytes of every other column.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def batch(calc: Calc, rows: Rows, without: Mask | None = None) -> Batch:
     """Filter and project rows, and add the side, hash, key and sub-key for the consumer.
 
     An update is split if a filter drops one of its halves or if its halves have different keys. The remaining halves
-    become -D and +I. Rows that cancel are passed on as refreshes if a downstream operator has a TTL. If the calc has
-    the first step of an aggregate or rank, that step is applied last. Rows in the mask `without` are always dropped,
-    even if the predicate is true. Raises ExpressionError.
+    become -D and +I. If a downstream operator has a TTL, rows that cancel are passed on as refreshes. If the calc
+    contains the first step of an aggregate or rank, that step is applied last. Rows in the mask `without` are always
+    dropped, even if they satisfy the predicate. Raises ExpressionError.
     """
     if not calc.expands:
         return _first_step(calc, _live(calc, rows, without))
@@ -59,7 +59,7 @@ def batch(calc: Calc, rows: Rows, without: Mask | None = None) -> Batch:
 
 
 def refreshed(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
-    """Apply the calc to refreshes, which are given as insertions. Raises ExpressionError."""
+    """Apply the calc to refreshes. The caller passes them as insertions. Raises ExpressionError."""
     assert not calc.upsert, "a filtered row does not replace another row"
     again = batch(replace(calc, nets=False, partial=None), rows, without).changes
     return _first_step(calc, Batch(Changes.empty(), again)).refreshes
@@ -67,9 +67,9 @@ def refreshed(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
 
 @dataclass(frozen=True)
 class JoinCondition:
-    """The additional condition of a join, over pairs of payloads: true only where the SQL condition is TRUE.
+    """The additional condition of a join, which tests pairs of payloads. A pair matches only if the condition is TRUE.
 
-    The condition is picklable.
+    The object is picklable.
     """
 
     expression: Expression
@@ -78,7 +78,7 @@ class JoinCondition:
     on_error: OnError = "fail"
 
     def __call__(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-        """Return for every i whether `left[i]` and `right[i]` match. Raises RowFailed if errors fail the query."""
+        """Return for every i whether `left[i]` and `right[i]` match. Raises RowFailed if the query must fail."""
         columns: dict[str, pa.Array] = {}
         for record, payloads in ((self.left, left), (self.right, right)):
             if names := [name for name in self.expression.columns if name in record.names]:
@@ -100,7 +100,7 @@ class JoinCondition:
 
 
 def condition(expression: Expression, left: Record, right: Record, on_error: OnError = "fail") -> JoinCondition:
-    """Return the condition of a join whose rows have the records `left` and `right`, which share no column name."""
+    """Return the condition of a join between rows of `left` and `right`. The two records share no column name."""
     # If the condition fails on a pair and the query must not fail, the condition is NULL.
     return JoinCondition(replace(expression, type=replace(expression.type, nullable=True)), left, right, on_error)
 
@@ -125,8 +125,8 @@ def _live(calc: Calc, rows: Rows, without: Mask | None) -> Batch:
 def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Batch:
     """Return the batch for rows of which only the key, and possibly a time, is known.
 
-    If an expression fails on the key, no row with this key has ever passed the calc, because the expression would have
-    failed on that row too. So no consumer has a row to replace, and the row is dropped.
+    If an expression fails on the key of a row, the row is dropped. No row with this key has ever passed the calc,
+    because the expression would have failed on that row too. So the consumer has stored no row that must be replaced.
     """
     known = {*calc.replaced_by, *([calc.delete_time] if calc.delete_time is not None else [])}
     try:
@@ -141,7 +141,8 @@ def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Batch:
 def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None = None) -> Batch:
     """Return the batch for the consumer.
 
-    If `known` is set, only these columns are known. The others are NULL, or a zero value if they are NOT NULL.
+    If `known` is set, only the columns in it are known. All other columns are NULL, or a zero value if they are NOT
+    NULL.
     """
     if not len(rows):
         return Batch.empty()
@@ -195,13 +196,13 @@ def _first_step(calc: Calc, of: Batch) -> Batch:
 
 
 def _hands_on(calc: Calc) -> bool:
-    """Return whether the output equals the input, byte for byte."""
+    """Return whether the calc's output equals its input, byte for byte."""
     input_ = calc.expanded
     return tuple(each.column for each in calc.columns) == input_.names and calc.output.same_rows(input_)
 
 
 def _key(key: Key, values: Values) -> tuple[pa.BinaryArray, Mask]:
-    """Return every row's key, and a mask of the rows with a NULL in a part that must not match NULL."""
+    """Return each row's key, and a mask of the rows with a NULL in a key part where NULL must not match NULL."""
     null = np.zeros(len(values), np.bool_)
     if not key.parts:
         return constant(key.constant or b"", len(values)), null
@@ -228,11 +229,11 @@ def _sub_key(orders: Sequence[SubKeyPart], values: Values) -> pa.BinaryArray:
 
 
 def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tuple[Rows, Int64s, Mask]:
-    """Return the rows that are passed on, their update numbers, and a mask of those that represent only their key.
+    """Return the rows that are passed on, their update numbers, and a mask of rows that represent only their key.
 
-    A row that replaces another row without a retraction must not be dropped, or the replaced row would stay. In an
-    upsert stream the row becomes a delete. Elsewhere it is passed on together with its own delete, so that the consumer
-    neither keeps an extra row nor misses one.
+    A row that replaces another row without a retraction must not be dropped, because the consumer would keep the
+    replaced row. In an upsert stream, the row becomes a delete. In other streams, the row is passed on, followed by its
+    own delete, so that the consumer neither keeps an extra row nor lacks one.
     """
     through = _passes(calc, rows) if without is None else _passes_of_others(calc, rows, without)
     none = np.zeros(len(rows), np.bool_)
@@ -256,7 +257,7 @@ def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tup
 
 
 def _behind_their_own(calc: Calc, rows: Rows, halves: Indices) -> Indices:
-    """Return those +U halves that have the same key as the -U just before them."""
+    """Return those +U halves that have the same key as the -U directly before them."""
     if not len(halves):
         return halves
     before, after = (read(calc.input, rows.payload.take(pa.array(at))) for at in (halves - 1, halves))
@@ -274,7 +275,7 @@ def _passes_of_others(calc: Calc, rows: Rows, without: Mask) -> Mask:
 
 
 def _passes(calc: Calc, rows: Rows) -> Mask:
-    """Return a mask of the rows that satisfy the predicate. Deletes in an upsert stream always pass without a test."""
+    """Return a mask of the rows that satisfy the predicate. In an upsert stream, deletes pass without being tested."""
     if calc.predicate is None or not len(rows):
         return np.ones(len(rows), np.bool_)
     asked = np.ones(len(rows), np.bool_) if not calc.upsert else rows.kind != RowKind.DELETE
@@ -284,9 +285,9 @@ def _passes(calc: Calc, rows: Rows) -> Mask:
 
 
 def _survivors(changes: Changes) -> Mask:
-    """Return a mask of the changes that remain after equal rows with opposite signs cancel.
+    """Return a mask of the changes that remain after equal rows with opposite signs have canceled each other.
 
-    Among equal changes, those with the highest seq remain.
+    Among equal changes, those with the highest `seq` remain.
     """
     weight = changes.weight
     if not (weight < 0).any():
@@ -303,7 +304,7 @@ def _survivors(changes: Changes) -> Mask:
 
 
 def _with_parted_halves(changes: Changes, update: Int64s) -> Changes:
-    """Change update halves to -D and +I unless the other half is adjacent and has the same key and sub-key."""
+    """Change update halves to -D or +I unless the other half is adjacent and has the same key and sub-key."""
     if not update.any():
         return changes
     whole = np.zeros(len(changes), np.bool_)

@@ -1,4 +1,4 @@
-"""Times of packed rows, read from one of their columns."""
+"""Times of packed rows, computed from a time column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowkind.service.physical.clocks import Closing, ColumnTime, TimeBounds
 class TimeOf:
     """Computes the time of each packed row of `record` in ms, rounded up.
 
-    The result for NULL is `END`, or `-END` if NULL means a time that has always passed.
+    If the column is NULL, the result is `END`, or `-END` if NULL stands for a time that has always passed.
     """
 
     record: Record
@@ -32,14 +32,14 @@ class TimeOf:
 
 
 def until(record: Record, closing: Closing | None) -> TimeOf | None:
-    """Return a function for the time until which packed rows of `record` are kept; None if time does not evict them."""
+    """Return a function for the time until which packed rows of `record` are kept, or None if time evicts no rows."""
     return None if closing is None or closing.kept is None else TimeOf(record, closing.kept)
 
 
 def in_ms(values: pa.Array, later_us: int = 0, null: int = END) -> Int64s:
-    """Return each time plus `later_us` microseconds in ms, rounded up; `null` for NULL.
+    """Return each time plus `later_us` microseconds, in ms and rounded up. For NULL, return `null`.
 
-    The sum is computed in ms, because their range covers all times that a column can contain.
+    The sum is computed in ms, because the range of an int64 in ms covers all times that a column can contain.
     """
     ms, rest_us = _parts(values)
     whole, more_us = divmod(later_us, 1000)
@@ -49,19 +49,19 @@ def in_ms(values: pa.Array, later_us: int = 0, null: int = END) -> Int64s:
 
 
 def _parts(values: pa.Array) -> tuple[Int64s, Int64s]:
-    """Split TIMESTAMPs or DATEs into whole ms since the epoch and the remaining microseconds; 0 for NULL."""
+    """Split TIMESTAMPs or DATEs into whole ms since the epoch and the remaining microseconds. NULL becomes 0."""
     if pa.types.is_date(values.type):
         days: Int64s = values.cast(pa.int32()).cast(pa.int64()).fill_null(0).to_numpy()
         return days * 86_400_000, np.zeros(len(days), np.int64)
     found: Int64s = values.cast(pa.int64()).fill_null(0).to_numpy()
     per_ms = {"ms": 1, "us": 1_000, "ns": 1_000_000}[values.type.unit]
     ms, rest = np.divmod(found, per_ms)
-    # Remaining nanoseconds round up to one microsecond more.
+    # Remaining nanoseconds are rounded up to the next microsecond.
     return np.clip(ms, 1 - END, END - 1), -(-rest * 1000 // per_ms)
 
 
 def in_us(values: pa.Array) -> Int64s:
-    """Convert TIMESTAMPs or DATEs to microseconds since the epoch: 0 for NULL, and clipped to the range of int64."""
+    """Convert TIMESTAMPs or DATEs to microseconds since the epoch, clipped to the range of int64. NULL becomes 0."""
     if pa.types.is_date(values.type):
         return _multiplied(values.cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
     found = values.cast(pa.int64())
@@ -78,7 +78,7 @@ def _multiplied(values: pa.Array, by: int) -> Int64s:
 
 
 def near_of(bounds: TimeBounds, left: Record, right: Record) -> Near:
-    """Return the bounds between the times of two packed rows, one from each side, within which the rows can match."""
+    """Return the bounds between the times of a left and a right packed row within which the two rows can match."""
     of_left, of_right = MicrosOf(left, ColumnTime(bounds.left)), MicrosOf(right, ColumnTime(bounds.right))
     return Near(of_left, of_right, bounds.earliest, bounds.latest)
 

@@ -1,9 +1,9 @@
-"""End times for rows of a versioned table that are deleted by key alone, as in an upsert topic.
+"""End times for versions of rows that are deleted by key alone, as in an upsert topic.
 
-Such a delete has no time of its own. It gets the watermark of its partition at the delete's position in the topic,
-which is the highest time of the rows before the delete, minus the delay. So the delete affects no left row that the
-watermark has passed, and its time does not depend on the batches in which the topic is read. The reader knows the rows
-of the current batch, and each shard knows the marks of earlier batches (`service.execute.watermarks`). The later of the
+A delete by key has no time of its own. It gets the watermark of its partition at the delete's position in the topic:
+the highest time of the rows before the delete, minus the delay. So the delete affects no left row that the watermark
+has passed, and the delete's time does not depend on how the topic is divided into batches. The reader knows the rows of
+the current batch, and each shard knows the marks of earlier batches (`service.execute.watermarks`). The later of the
 two times counts.
 """
 
@@ -32,7 +32,7 @@ _YEAR_1_US = -62_135_596_800_000_000
 
 
 def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | None]) -> Rows:
-    """Return a scan's rows, with times set on deletes if an operator reads these times. `known` are earlier marks."""
+    """Return a scan's rows, with times set on deletes if an operator reads them. `known` contains earlier marks."""
     watermark, column, record = scan.scan.source.watermark, scan.delete_time, scan.scan.calc.input
     at = np.flatnonzero(rows.kind == RowKind.DELETE)
     if column is None or watermark is None or not len(at):
@@ -43,13 +43,13 @@ def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | Non
 
 @dataclass(frozen=True)
 class DeleteTimes:
-    """Moves deletes by key that reach an operator forward to the marks of earlier batches, if these are later."""
+    """Moves the times of deletes by key forward to the marks of earlier batches, if the marks are later."""
 
     node: PhysicalLookup
 
     @classmethod
     def of(cls, node: PhysicalOperator) -> DeleteTimes | None:
-        """Return the delete times for an operator; None if it receives no deletes with times."""
+        """Return the delete times for an operator, or None if the operator receives no deletes with times."""
         if not isinstance(node, PhysicalLookup) or not isinstance(node.right, PhysicalScan):
             return None
         return None if node.right.calc.delete_time is None else cls(node)
@@ -72,9 +72,9 @@ class DeleteTimes:
 
 
 def _marks(watermark: Watermark, times: pa.Array, rows: Rows, known: Mapping[int, int | None]) -> Int64s:
-    """Return the mark of each row's partition up to and including the row, in microseconds."""
+    """Return each row's mark, in microseconds: the mark of the row's partition directly after the row."""
     told = times.is_valid().to_numpy(zero_copy_only=False) & (rows.kind != RowKind.DELETE)
-    # Rounded down to a ms, as marks are.
+    # The times are rounded down to whole ms, as marks are.
     marks = np.where(told, (in_us(times) - watermark.delay_us) // 1000 * 1000, _YEAR_1_US)
     partitions = ArrivalNumber.partitions(rows.seq)
     reached = np.empty(len(rows), np.int64)
@@ -88,7 +88,7 @@ def _marks(watermark: Watermark, times: pa.Array, rows: Rows, known: Mapping[int
 
 
 def _timed(record: Record, column: str, payload: pa.BinaryArray, at: Indices, reached: Int64s) -> pa.BinaryArray:
-    """Return packed rows of `record` in which the rows at `at` have the times `reached`, in microseconds."""
+    """Return packed rows of `record`. The rows at the indices `at` get the times `reached`, in microseconds."""
     rows = codec.read(record, payload.take(pa.array(at)))
     times = pa.array(reached, pa.timestamp("us")).cast(record.type(column).arrow, safe=False)
     timed = rows.assemble(record, [times if name == column else name for name in record.names])

@@ -1,8 +1,8 @@
 """Expansion of rows: a row becomes one row per element of its array or map. No state is kept.
 
-Each change of a row becomes a change of every row made from it, with the same arrival number. If the old and the new
-row of an update both have an element at a position, the result is an update. An element that only one of them has is
-inserted or retracted. Equal halves cancel downstream.
+A change of an input row becomes a change of every row made from that row, with the same arrival number. If the old and
+the new row of an update both have an element at a position, the result is an update. If only one of them has an element
+there, the result is an insertion or a retraction. Equal halves cancel downstream.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import PLACE, Expand
 
 _AT_ONCE = 4_096
-"""The number of rows that are expanded at a time. The number is limited because one row may become many.
+"""The number of rows that are expanded at a time. It is limited because one row may become many rows.
 
-With windows of 60 panes, these rows become about 250,000 rows, a few tens of MB.
+With windows of 60 panes, this number of rows becomes about 250,000 rows, or a few tens of MB.
 """
 
 
 def few_at_a_time(rows: Rows, without: Mask | None, at_once: int | None = None) -> Iterator[tuple[Rows, Mask | None]]:
-    """Yield the rows in pieces, each with its part of `without`. The halves of an update stay together.
+    """Yield the rows in pieces, each with its part of `without`. The two halves of an update are in the same piece.
 
-    Other changes of one row may be in different pieces. Their results add up (`operators.columns.emission`).
+    Other changes of the same row may be in different pieces. Their results add up (`operators.columns.emission`).
     """
     at_once = _AT_ONCE if at_once is None else at_once
     bounds = [
@@ -46,9 +46,9 @@ def few_at_a_time(rows: Rows, without: Mask | None, at_once: int | None = None) 
 
 
 def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:
-    """Return the rows after a calc's expands, under `calc.expanded`. Raises ExpressionError.
+    """Apply a calc's expands to rows. Return rows of the record `calc.expanded`. Raises ExpressionError.
 
-    Rows in the mask `without` are always dropped, even if the first predicate is true.
+    Rows in the mask `without` are always dropped, even if they satisfy the first predicate.
     """
     record, nulls = calc.input, calc.on_error == "null"
     if without is not None:
@@ -60,7 +60,7 @@ def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:
 
 
 def taken_apart(calc: Calc, rows: Rows) -> tuple[Calc, Rows]:
-    """Apply the predicate of a calc's only expand. Return the calc without that predicate, and the rows that pass."""
+    """Apply the predicate of a calc's only expand. Return the calc without the predicate, and the rows that pass."""
     (step,) = calc.expands
     if step.predicate is not None and len(rows):
         rows = _apart(rows, passes(step.predicate, calc.input, rows.payload, nulls=calc.on_error == "null"))
@@ -87,7 +87,7 @@ def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
 
 @dataclass(frozen=True)
 class _ExpandedRows:
-    """The output of an expand step: each row's packed `carried` columns (None if there are none) and its `elements`."""
+    """The output of an expand: each row's packed `carried` columns (None if there are none) and `elements`."""
 
     step: Expand
     carried: pa.BinaryArray | None
@@ -95,13 +95,13 @@ class _ExpandedRows:
 
     @classmethod
     def of(cls, step: Expand, values: Values) -> Self:
-        """Expand rows whose `values` are known."""
+        """Expand rows, given their decoded `values`."""
         fields = step.output.fields[: len(step.carried)]
         carried = values.packed(Record("Row", fields), step.carried) if fields else None
         return cls(step, carried, _Elements.of(values.of(step.array), inline=step.inline))
 
     def rows(self, of: Indices, place: Int64s) -> pa.BinaryArray:
-        """Return the payloads for the element positions `place` of the rows `of`."""
+        """Return payloads, one for each pair of an input row in `of` and an element position in `place`."""
         step, carried = self.step, None if self.carried is None else self.carried.take(pa.array(of))
         made = Record("Row", step.output.fields[len(step.carried) :])
         if carried is not None and not made.fields:
@@ -116,9 +116,9 @@ class _ExpandedRows:
 
 @dataclass(frozen=True)
 class _Elements:
-    """The elements of all rows' arrays or maps.
+    """The elements of all rows' arrays or maps, concatenated.
 
-    `counts` and `starts` say which of the concatenated elements belong to each row, and `parts` are their parts.
+    `counts` and `starts` say which elements belong to each row. `parts` contains the parts of the elements.
     """
 
     counts: Int64s
@@ -137,7 +137,7 @@ class _Elements:
         return cls(counts, offsets[:-1], tuple(array.values.flatten()) if inline else (array.values,))
 
     def column(self, part: int, first: int, of: Indices, place: Int64s) -> pa.Array:
-        """Return one part of the elements at the positions `place` of the rows `of`; NULL for negative positions."""
+        """Return one part of the elements at the positions `place` of the rows `of`, or NULL for negative positions."""
         none = place < 0
         if part == PLACE:
             return pa.array((place + first).astype(np.int32), mask=none)
@@ -145,7 +145,7 @@ class _Elements:
 
 
 def _places(counts: Int64s, *, outer: bool) -> tuple[Indices, Int64s]:
-    """Return the row and the element position of each output row.
+    """Return, for each output row, the input row and the element position.
 
     If `outer` is set, a row without elements has one output row, with position -1.
     """
@@ -164,7 +164,7 @@ def _with_pads(of: Indices, place: Int64s, rows: int) -> tuple[Indices, Int64s]:
 
 
 def _by_update(update: Int64s, of: Indices, place: Int64s) -> tuple[Indices, Mask]:
-    """Sort the output so that update halves at the same position are adjacent, and mark halves without a partner."""
+    """Sort the output so that the two update halves of each position are adjacent. Mark halves without a partner."""
     if not update.any():
         return np.arange(len(of)), np.zeros(len(of), np.bool_)
     second = np.zeros(len(update), np.bool_)
@@ -177,7 +177,7 @@ def _by_update(update: Int64s, of: Indices, place: Int64s) -> tuple[Indices, Mas
 
 
 def _apart(rows: Rows, kept: Mask) -> Rows:
-    """Return the rows that are kept. An update half whose other half is dropped becomes an insert or a delete."""
+    """Return the rows in the mask `kept`. An update half whose other half is dropped becomes an insert or a delete."""
     if kept.all():
         return rows
     update = updates(rows)[kept]

@@ -1,9 +1,9 @@
 """Scalar expressions over the columns of a batch, evaluated by DuckDB in one statement.
 
 DuckDB runs in this process and reads Arrow columns in place. Each thread has one connection, which is created when
-needed. The planner has checked and translated all expressions. If an expression still fails on some row (an overflow, a
-failed cast), `ExpressionError` is raised, which does not name the row. The caller, which has the rows, finds the row
-with `failing`.
+needed. The planner has checked and translated all expressions. If an expression still fails on a row (for example with
+an overflow or a failed cast), `ExpressionError` is raised. The error does not name the row, but the caller can find the
+row with `failing`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
-    # This optimizer would compute a shared subexpression for every row, even if COALESCE needs it for some rows only.
+    # This optimizer would compute a shared subexpression for every row, even if COALESCE needs it only for some rows.
     "SET disabled_optimizers = 'common_subexpressions'",
 )
 
@@ -43,16 +43,16 @@ ADVICE = (
 
 
 class ExpressionError(RowkindError):
-    """An expression failed on a row, for example with an overflow. Use a wider type, or exclude such rows by a CASE."""
+    """An expression failed on a row, for example with an overflow. Use a wider type, or exclude the row with a CASE."""
 
 
 def evaluate(
     expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int, *, nulls: bool = False
 ) -> dict[Expression, pa.Array]:
-    """Return the values of each expression in all `length` rows, as its Arrow type.
+    """Return each expression's values in all `length` rows, in the Arrow type of the expression.
 
-    If `nulls` is set, a nullable expression is NULL where it fails. Raises ExpressionError, which names the first
-    expression that failed, or FunctionError if a function of the job does not match its declaration.
+    If `nulls` is set and a nullable expression fails on a row, its value is NULL. Raises ExpressionError, which names
+    the first expression that failed, or FunctionError if a job function does not match its declaration.
     """
     try:
         return _evaluate(expressions, columns, length)
@@ -68,7 +68,7 @@ def evaluate(
 
 
 def failing(rows: Indices, check: Callable[[Indices], object]) -> Iterator[tuple[int, str]]:
-    """Yield the rows on which `check` raises ExpressionError, in order, each with the error's text."""
+    """Yield, in order, the rows on which `check` raises ExpressionError, each with the error's text."""
     try:
         check(rows)
     except ExpressionError as error:
@@ -80,13 +80,13 @@ def failing(rows: Indices, check: Callable[[Indices], object]) -> Iterator[tuple
 
 
 def row_failed(error: ExpressionError, count: int, check: Callable[[Indices], object]) -> RowFailed:
-    """Return the error for an operator whose condition failed, with the first of `count` rows that fails `check`."""
+    """Return the error for an operator whose condition failed. It names the first of `count` rows to fail `check`."""
     row, reason = next(failing(np.arange(count), check), (-1, str(error)))
     return RowFailed(reason, row, advice=ADVICE)
 
 
 def _or_null(expression: Expression, columns: Mapping[str, pa.Array], length: int) -> pa.Array:
-    """Return the values of an expression, NULL where it fails."""
+    """Return an expression's values, or NULL for rows on which the expression fails."""
 
     def values(rows: Indices) -> pa.Array:
         some = {name: column.take(pa.array(rows)) for name, column in columns.items()}
@@ -145,7 +145,7 @@ def _computed(
 
 
 def truth(values: pa.BooleanArray) -> Mask:
-    """Return a mask of the rows in which a condition is TRUE, and not FALSE or NULL."""
+    """Return a mask of the rows in which a condition is TRUE, as opposed to FALSE or NULL."""
     mask: Mask = values.fill_null(False).to_numpy(zero_copy_only=False)
     return mask if mask.dtype == np.bool_ else mask.astype(np.bool_)
 
@@ -164,13 +164,13 @@ def _connection(process: int, thread: int) -> tuple[Any, dict[str, str]]:  # noq
     for setting in _SETTINGS:
         connection.execute(setting)
     register(connection)
-    # DuckDB's bindings report anything that is still alive at interpreter exit as a leak.
+    # DuckDB's bindings report every object that is still alive at interpreter exit as a leak.
     atexit.register(_connection.cache_clear)
     return connection, {}
 
 
 def _reason(text: str) -> str:
-    """Return the line of an error message that says what was wrong with a value."""
+    """Return the line of an error message that says why a value is invalid."""
     _, kernel, raised = text.partition("while executing the UDF: ")
     if kernel:
         # The class of the exception precedes its message.

@@ -1,8 +1,8 @@
-"""Handling of rows on which an expression fails: the query fails, or the rows are omitted and reported.
+"""Handling of rows on which an expression fails: either the query fails, or the rows are omitted and reported.
 
-An omitted row is treated as if a predicate had dropped it. The row that it would have replaced is deleted. When the
-omitted row is retracted later, the expression fails again, and the retraction is omitted too. So the result equals the
-result of the query over the other rows.
+An omitted row is treated as if a predicate had dropped it. If the omitted row would have replaced another row, that row
+is deleted. If the omitted row is retracted later, the expression fails again, and the retraction is omitted too. So the
+query's result is the same as without the omitted rows in the input.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def _not_reported(_: LeftOut) -> None:
 class OnFailure:
     """The policy for rows on which an expression fails.
 
-    - `of`: the table, or the sink's operator, to which the rows belong. `tables`: the tables from whose records the
-      operator's output derives.
-    - `excused`: rows that are omitted even if the policy is to fail, as `<of>:<partition>:<offset>`.
-    - `tell`: called with the omitted rows.
-    - `record`: a template for the position of the record with an arrival number. `skip`: a template for the
+    - `of`: the table, or the sink's operator, to which the rows belong. `tables`: the tables whose records are the
+      origin of the operator's output.
+    - `excused`: rows that are omitted even if the policy is to fail, written as `<of>:<partition>:<offset>`.
+    - `tell`: a function that is called with the omitted rows.
+    - `record`: a template that turns an arrival number into the position of a record. `skip`: a template for the
       alternative remedy in error messages.
     """
 
@@ -58,14 +58,14 @@ class OnFailure:
     tables: tuple[str, ...] = ()
 
     def place(self, number: ArrivalNumber) -> str:
-        """Return the position of the record with an arrival number, for messages."""
+        """Return the position of the record with the given arrival number, for use in messages."""
         return self.record.format(number) + (f" of {' or '.join(self.tables)}" if self.tables else "")
 
 
 def failed_in_operator(error: RowFailed, failure: OnFailure) -> ExpressionError:
     """Return the error for an operator that failed on a row, for example in a job function over a group.
 
-    The row cannot be omitted at this point, because its later retraction could not be omitted with it.
+    The row cannot be omitted at this point, because it would not be possible to omit the row's later retraction.
     """
     where = f", on the row from {failure.place(ArrivalNumber.of(error.seq))}" if error.seq >= 0 else ""
     return ExpressionError(f"{failure.of}: {error}{where}. {error.advice}.")
@@ -98,7 +98,7 @@ def _run(step: Callable[[Calc, Rows, Mask | None], _Made], of: Calc, rows: Rows,
 
 
 def misfits(failed: Rows, reason: str, on_error: OnError, failure: OnFailure) -> None:
-    """Report rows that an operator did not emit because a result does not fit its type.
+    """Report rows that an operator did not emit because a result does not fit the result's type.
 
     If `on_error` is "fail", raises ExpressionError with the position of the first inserted row that is not excused.
     """

@@ -1,7 +1,8 @@
 """Functions over all values of a group: COLLECT_LIST, COLLECT_SET, LISTAGG, the percentiles and MODE.
 
-Values arrive as packed rows: the value, followed by the ORDER BY columns. Values are sorted by ORDER BY, then in their
-own ascending order, or by their bytes if their type has no order. So a result depends only on the values.
+Values arrive as packed rows: the value, followed by the ORDER BY columns. They are sorted by the ORDER BY columns, and
+then by value in ascending order, or by the value's bytes if the type has no order. So a result depends only on the
+values.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rowkind.service.physical.aggregation import PhysicalAggregateCall
 
 @dataclass(frozen=True)
 class Ordered:
-    """The sorted values of all groups, group by group, each with its number of occurrences."""
+    """The sorted values of all groups, group by group. Each value comes with its number of occurrences."""
 
     values: pa.Array
     group: Indices
@@ -33,7 +34,7 @@ class Ordered:
 
     @property
     def rows(self) -> Int64s:
-        """The number of values in each group."""
+        """The number of values in each group, including repeated ones."""
         rows = np.zeros(self.count, np.int64)
         np.add.at(rows, self.group, self.times)
         return rows
@@ -41,13 +42,13 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Gathering:
-    """Computes a call over the values of each group, which are packed rows of `record`."""
+    """Computes a call over the values of each group. The values are packed rows of `record`."""
 
     record: Record
     call: PhysicalAggregateCall
 
     def __call__(self, packed: pa.BinaryArray, group: Indices, times: Int64s, count: int) -> pa.Array:
-        """Return the result of each group, given each value's group and number of occurrences. NULLs do not count."""
+        """Return each group's result, given each value's group and number of occurrences. NULLs are ignored."""
         rows = codec.read(self.record, packed)
         value = rows.column(self.record.names[0])
         there = np.flatnonzero(to_mask(value.is_valid()))
@@ -66,7 +67,7 @@ class Gathering:
         return self._percentiles(ordered)
 
     def _ranks(self, rows: Decoded, packed: pa.BinaryArray) -> Int64s:
-        """Return a number for each value that sorts in the same way as the value."""
+        """Return a rank number for each value. The numbers sort in the same way as the values."""
         keys = [
             comparable(rows.column(column), descending=each.descending, nulls_first=each.nulls_first)
             for column, each in zip(self.call.ordered_by, self.call.order, strict=True)
@@ -78,7 +79,7 @@ class Gathering:
         return ranks
 
     def _joined(self, ordered: Ordered) -> pa.Array:
-        """Return each group's texts, joined with the separator; NULL for a group without texts."""
+        """Return each group's texts, joined with the separator, or NULL for a group without texts."""
         offsets, values = _lists(ordered)
         lists = pa.ListArray.from_arrays(pa.array(offsets), values.cast(pa.string()))
         joined = pc.binary_join(lists, self.call.constants[0])
@@ -90,7 +91,7 @@ class Gathering:
         wanted, several = self.call.type.arrow, pa.types.is_list(self.call.type.arrow)
         if not several:
             return found[0].cast(wanted, safe=False)
-        # The list of a group has one number from each column.
+        # A group's list contains one number from each array in `found`.
         size = len(found)
         at = np.arange(ordered.count * size).reshape(size, ordered.count).T.ravel()
         values = pa.concat_arrays([each.cast(wanted.value_type, safe=False) for each in found]).take(pa.array(at))
@@ -102,7 +103,7 @@ class Gathering:
 
 
 def _lists(ordered: Ordered) -> tuple[Indices, pa.Array]:
-    """Return the offset of each group's values, and the values, repeated as often as they occur."""
+    """Return the offset of each group's values, and the values. A value that occurs n times is repeated n times."""
     offsets = np.concatenate(([0], np.cumsum(ordered.rows)))
     assert offsets[-1] < 1 << 31, "the groups that one batch touches have more values than one Arrow array can hold"
     each = np.repeat(np.arange(len(ordered.times)), ordered.times)
@@ -110,7 +111,7 @@ def _lists(ordered: Ordered) -> tuple[Indices, pa.Array]:
 
 
 def _mode(ordered: Ordered) -> pa.Array:
-    """Return each group's most frequent value; the first in order if several are equally frequent."""
+    """Return each group's most frequent value. If several values are equally frequent, return the first in order."""
     order = np.lexsort((-ordered.times, ordered.group))
     group = ordered.group[order]
     first = np.flatnonzero(np.concatenate((np.ones(min(1, len(group)), np.bool_), group[1:] != group[:-1])))
@@ -120,7 +121,7 @@ def _mode(ordered: Ordered) -> pa.Array:
 
 
 def _at(ordered: Ordered, number: Int64s) -> tuple[Indices, Int64s]:
-    """Return the index of each group's value at this position, counted from 0, and the groups that have values."""
+    """Return the index of each group's value at position `number`, counted from 0, and the groups with values."""
     rows = ordered.rows
     there = np.flatnonzero(rows)
     begins = np.cumsum(rows) - rows
@@ -128,7 +129,7 @@ def _at(ordered: Ordered, number: Int64s) -> tuple[Indices, Int64s]:
 
 
 def _first_beyond(ordered: Ordered, fraction: float) -> pa.Array:
-    """Return each group's first value, in order, at which at least this fraction of the rows is reached."""
+    """Return each group's percentile: the first value, in order, that covers at least this fraction of the rows."""
     found, there = _at(ordered, np.maximum(np.ceil(ordered.rows * fraction).astype(np.int64) - 1, 0))
     winner = np.full(ordered.count, -1)
     winner[there] = found
@@ -136,7 +137,7 @@ def _first_beyond(ordered: Ordered, fraction: float) -> pa.Array:
 
 
 def _between(ordered: Ordered, fraction: float) -> pa.Array:
-    """Interpolate linearly in each group, at this fraction of the way from the first to the last value."""
+    """Return each group's interpolated percentile, at this fraction of the way from the first to the last row."""
     position = np.maximum(ordered.rows - 1, 0) * fraction
     low, there = _at(ordered, np.floor(position).astype(np.int64))
     high, _ = _at(ordered, np.ceil(position).astype(np.int64))

@@ -1,8 +1,9 @@
 """Aggregation of rows for several grouping sets, without expanding every row to one row per set.
 
-Rows in the same group of the finest set, which has all columns, are also in the same group of every other set. So only
-the first row of each finest group is expanded, to find its groups in all sets. All rows are then added directly to
-these groups. This pays off if there are few finest groups. Otherwise each row is expanded to one row per set.
+The finest grouping set has all columns. Rows in the same group of the finest set are also in the same group of every
+other set. So only the first row of each finest group is expanded, to find the group in every set. All rows are then
+added directly to these groups. This pays off if there are few finest groups. Otherwise, each row is expanded to one row
+per set.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import Expand
 
 _WORTH = 0.3
-"""The largest ratio of finest groups to rows at which this pays off.
+"""The largest ratio of finest groups to rows at which this method pays off.
 
-Compared with expanding every row, a query in memory takes about 60% of the CPU time at a ratio of 0.25, and 30% to 40%
-at 0.01.
+Compared with expanding every row, a query on the in-memory engine takes about 60% of the CPU time at a ratio of 0.25,
+and 30% to 40% at a ratio of 0.01.
 """
 _SAMPLE = 1_024
 """The number of rows that are sampled before all rows are examined.
 
-Finding the group of a row costs 10% to 25% of expanding it.
+Finding a row's group takes 10% to 25% of the time of expanding the row.
 """
 _AT_ONCE = 1 << 20
-"""The number of rows that are processed at a time, counted over all sets."""
+"""The number of rows that are processed at a time. A row counts once per set."""
 
 
 def in_sets(calc: Calc, rows: Rows, live: Callable[[Calc, Rows], Changes]) -> Changes | None:
-    """Return the aggregated rows of all grouping sets; None if every row should be expanded to one row per set.
+    """Return the aggregated rows of all grouping sets, or None if every row should be expanded to one row per set.
 
     `live` applies a calc to rows, without the step that pre-aggregates rows before the shuffle (`Calc.partial`). Raises
     ExpressionError.
@@ -59,7 +60,7 @@ def in_sets(calc: Calc, rows: Rows, live: Callable[[Calc, Rows], Changes]) -> Ch
 
 def _may(calc: Calc, rows: Rows) -> bool:
     known = len(calc.expands) == 1 and calc.expands[0].finest is not None and isinstance(calc.partial, Aggregation)
-    # Refreshes have to be determined row by row.
+    # Refreshes must be determined row by row.
     told = not calc.refreshes or bool((rows.kind == RowKind.INSERT).all())
     return known and told and len(rows) > 0 and calc.predicate is None and not calc.upsert and calc.key.salt is None
 
@@ -91,7 +92,7 @@ def _added_up(calc: Calc, rows: Rows, sets: int, live: Callable[[Calc, Rows], Ch
 
 
 def _seem_few(calc: Calc, rows: Rows, live: Callable[[Calc, Rows], Changes], worth: float) -> bool:
-    """Estimate from the collisions in a sample whether rows have few enough groups (the birthday problem)."""
+    """Estimate, from the collisions in a sample, whether there are few enough groups (the birthday problem)."""
     if len(rows) < 4 * _SAMPLE:
         return True
     some = live(calc, _inserted(rows.take(np.arange(_SAMPLE) * (len(rows) // _SAMPLE))))
@@ -104,7 +105,7 @@ def _inserted(rows: Rows) -> Rows:
 
 
 def _finest(step: Expand) -> Expand:
-    """Return the step with only the set that has all columns."""
+    """Return the expand with only the grouping set that has all columns."""
     assert step.finest is not None, "the step has a finest grouping set"
     number = step.finest + 1
     return replace(step, array=replace(step.array, sql=f"list_slice({step.array.sql}, {number}, {number})"))

@@ -1,4 +1,4 @@
-"""Registration of the job's own Python functions with DuckDB, when an expression calls them."""
+"""Registration of the job's own Python functions with DuckDB. A function is registered when an expression calls it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def make_known(connection: Any, known: dict[str, str], function: PythonFunction) -> None:
-    """Register a function with a connection. `known` maps each registered function to the digest of its code.
+    """Register a function with a connection. `known` maps each registered function to a digest of the function's code.
 
     Raises FunctionError.
     """
@@ -37,7 +37,7 @@ def make_known(connection: Any, known: dict[str, str], function: PythonFunction)
 
 
 def misfit() -> str | None:
-    """Return the error in a function that failed in this thread; None if the failure was due to the row."""
+    """Return the error in a job function that failed in this thread, or None if the row caused the failure."""
     found: str | None = getattr(Caller.fatal, "error", None)
     Caller.fatal.error = None
     return found

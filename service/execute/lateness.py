@@ -1,4 +1,4 @@
-"""Detection of late changes, which arrive after the watermark has passed everything that they could change."""
+"""Detection of late changes, which arrive after the watermark has passed all results that they could change."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from rowkind.service.physical.tree import inputs
 
 
 def may_be_late(node: PhysicalOperator) -> bool:
-    """Return whether changes may be late for an operator. Watermarks make changes late; the batch time does not."""
+    """Return whether changes may be late for an operator. Only a watermark, not the batch time, makes changes late."""
     return any(closing is not None and closing.clock.tables for closing in node.closings)
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """Decides which of the changes that reach an operator are late. Picklable."""
+    """Decides which changes are late when they reach an operator. Instances are picklable."""
 
     node: PhysicalOperator
 
     def __call__(self, changes: Changes, watermark: int) -> Mask:
-        """Return a mask of the changes that are late if the watermark has reached the time `watermark`, in ms."""
+        """Return a mask of the changes that are late if the watermark has reached the time `watermark` (in ms)."""
         if watermark == BEGINNING or not len(changes):
             return np.zeros(len(changes), np.bool_)
         late: Mask = self.times(changes) <= watermark
         return late
 
     def times(self, changes: Changes) -> Int64s:
-        """Return the watermark, in ms, at which each change becomes late; `END` if it never does."""
+        """Return the watermark, in ms, at which each change becomes late, or `END` if the change is never late."""
         if isinstance(self.node, PhysicalAggregate):
             return self._of_groups(self.node, changes)
         found = np.full(len(changes), END)
@@ -54,7 +54,7 @@ class Lateness:
         return found
 
     def _of_versions(self, side: int) -> bool:
-        """Return whether the side has versions, whose deletes take effect at the watermark and so are never late."""
+        """Return whether the side's rows are versions. Deletes of versions take effect at the watermark, never late."""
         node = self.node
         return side == 1 and isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions
 
@@ -66,7 +66,7 @@ class Lateness:
 
 
 def _by_key(calc: Calc, time: str) -> bool:
-    """Return whether deletes may carry only a key, without the output column `time`. They delete the stored row."""
+    """Return whether deletes may carry only a key, without the output column `time`. They delete the key's row."""
     bring = {
         name for name, each in zip(calc.output.names, calc.columns, strict=True) if each.column in calc.replaced_by
     }

@@ -1,4 +1,4 @@
-"""Construction of lookup operators, and the positions of their rows in time."""
+"""Construction of lookup operators, and conversion of their rows' times to positions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rowkind.service.physical.time_match import Comparison, TimeMatch
 class PlacesOf:
     """Computes positions of packed rows of `record` from a time or number column (`temporal_join.asof`). Picklable.
 
-    `comparison` compares the left time with the right one. `left` says whether the rows are left rows.
+    `comparison` compares the left time with the right time. `left` says whether the rows are left rows.
     """
 
     record: Record
@@ -47,7 +47,7 @@ class PlacesOf:
 
 
 def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refreshes: bool) -> AsofJoin:
-    """Return the operator of a lookup by time, given the properties of its inputs."""
+    """Return the operator of a lookup by time. `left` and `right` are the properties of its inputs."""
     rows = node.left.calc.output, node.right.calc.output
     places = (
         PlacesOf(row, column, match.comparison, left=number == 0)
@@ -73,14 +73,14 @@ def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refre
 
 
 def _deletes(node: PhysicalLookup) -> Deletes:
-    """Return the kind of deletes that end a lookup's versions."""
+    """Return how deletes end the versions of a lookup's right side."""
     if not (isinstance(node.right, PhysicalScan) and node.right.source.mode == "upsert"):
         return "with rows"
     return "by key, timed" if node.right.calc.delete_time is not None else "by key"
 
 
 def by_arrival(node: PhysicalLookup, left: Side, right: Side, refreshes: bool) -> LookupJoin:
-    """Return the operator of a lookup by processing time, given the properties of its inputs."""
+    """Return the operator of a lookup by processing time. `left` and `right` are the properties of its inputs."""
     return LookupJoin(
         LookupJoinSpec(
             right,

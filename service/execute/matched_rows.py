@@ -1,4 +1,4 @@
-"""Access to packed rows for MATCH_RECOGNIZE: decoding for the search, and packing of the rows of matches."""
+"""Access to packed rows for MATCH_RECOGNIZE: decoding of input rows, and packing of output rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rowkind.service.physical.operators import PhysicalMatch
 
 
 def match_spec(node: PhysicalMatch) -> MatchSpec:
-    """Return the spec of the operator for a row pattern."""
+    """Return the spec of the MATCH_RECOGNIZE operator."""
     matching, row = node.matching, node.input.calc.output
     conditions = (None if each is None else tuple(call.call for call in each.calls) for each in matching.conditions)
     calls = tuple(each.call for each in matching.calls)
@@ -54,7 +54,7 @@ def match_spec(node: PhysicalMatch) -> MatchSpec:
 
 @dataclass(frozen=True)
 class MatchReader:
-    """Decodes packed rows of the record `row` for a search. Rows of matches have the record `output`."""
+    """Decodes packed rows of the record `row` for a search. The rows that a match emits have the record `output`."""
 
     row: Record
     output: Record
@@ -70,8 +70,8 @@ class MatchReader:
 class MatchRows:
     """The decoded rows of a search.
 
-    Conditions are evaluated for many rows at once, including rows that the search may not reach. So a condition that
-    fails on a row raises no error until the search reaches that row.
+    Conditions are evaluated for many rows at once, including rows that the search may never reach. So if a condition
+    fails on a row, no error is raised until the search reaches that row.
     """
 
     of: MatchReader
@@ -79,13 +79,13 @@ class MatchRows:
     _values: dict[str, list[Any]] = field(default_factory=dict)
 
     def values(self, column: str) -> Sequence[Any]:
-        """Return the values of a column, with times as numbers."""
+        """Return a column's values. Times are returned as numbers."""
         if column not in self._values:
             self._values[column] = _plain(self.rows.column(column)).to_pylist()
         return self._values[column]
 
     def test(self, variable: int, rows: Indices, arguments: Sequence[Sequence[Any] | Indices]) -> Int8s:
-        """Return for each row whether it satisfies a variable's condition, or that the condition failed on it."""
+        """Return for each row whether a variable's condition is true, is not true, or has failed."""
         columns = self._columns(variable, rows, arguments)
         try:
             return self._held(variable, columns, len(rows))
@@ -97,7 +97,7 @@ class MatchRows:
         return held
 
     def fail(self, variable: int, row: int, arguments: CallResults) -> None:
-        """Raise RowFailed for a row on which a variable's condition fails."""
+        """Raise RowFailed for a row on which a variable's condition failed."""
         columns = self._columns(variable, np.array([row]), [[each] for each in arguments])
         try:
             self._held(variable, columns, 1)
@@ -105,7 +105,7 @@ class MatchRows:
             raise RowFailed(str(error), row, advice=ADVICE) from None
 
     def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:
-        """Return the packed output: the carried columns of these rows and the results of the calls."""
+        """Return the packed output rows: the carried columns of the given rows, and the results of the calls."""
         matching = self.of.matching
         columns = {name: self.rows.column(name).take(pa.array(rows)) for name in matching.carried}
         columns |= {each.name: self._called(each, call) for each, call in zip(matching.calls, calls, strict=True)}
@@ -142,7 +142,7 @@ class MatchRows:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Convert values to types that Python can represent without loss: times become numbers."""
+    """Convert values to types that Python can represent without loss. Dates and times become numbers."""
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32())
     return values.cast(pa.int64()) if pa.types.is_temporal(values.type) else values

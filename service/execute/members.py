@@ -1,7 +1,7 @@
-"""The members of a stage, which are the operators of one graph level, and the addresses of their changes.
+"""The members of a stage, which are the operators of one graph level, and the addresses of changes.
 
-Each operator and each sink of a graph numbers its own sides. In transit, a change's side is an address: the consumer's
-own side plus `SIDES` times the consumer's position in the graph.
+Each operator and each sink of a graph numbers its own sides. In transit, a change's side contains an address: the
+consumer's own side plus `SIDES` times the consumer's position in the graph.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ MOST_PLACES = (1 << 15) // SIDES
 """The maximum number of consumers in a graph. An address must fit into the 16 bits of a side."""
 
 Wrap = Callable[[Changes], pa.BinaryArray]
-"""A function that returns the dead letter record for each unmatched retraction."""
+"""A function that returns one dead letter record per unmatched retraction."""
 
 Tell = Callable[[Changes, int], pa.BinaryArray]
-"""A function that returns the dead letter record for each late change, given the watermark in ms."""
+"""A function that returns one dead letter record per late change, given the watermark in ms."""
 
 Explain = Callable[[LeftOut], pa.BinaryArray]
-"""A function that returns the dead letter record for each inserted row. Retracted rows have no dead letter."""
+"""A function that returns one dead letter record per omitted row that was inserted. Retracted rows have none."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class Member:
     - `place`: the operator's position in the graph. `sink`, `node`: its name in the plan, which labels its counters.
     - `state`: the prefix of the operator's state names, which is part of the checkpoint.
     - `reads`: the state of other members of the stage that the operator reads. It maps the operator's name for that
-      state to its name in the stage.
+      state to the state's name in the stage.
     - `exits`: where the operator's rows go. `sides`: the names of its inputs, for error messages.
-    - `sources`: for each side, the table whose changes arrive as they were sent; None for other inputs.
+    - `sources`: for each side, the table whose changes arrive as they were sent, or None for other inputs.
     - `failure`: how error messages name the operator, and the policy for rows on which an expression fails.
     - `always_runs`: the shard in which the operator emits rows even if there are no changes.
-    - `clock`: the watermark clock that the operator follows. `waits`: whether it has work to do when time passes, even
+    - `clock`: the clock that the operator follows. `waits`: whether the operator has work to do as time passes, even
       without changes. `lateness`: decides which changes are late. `delete_times`: sets the times of deletes.
-    - `on_error`: what happens to rows that fail in the operator. `misfit`: the reason that is given for them.
+    - `on_error`: the policy for rows that fail in the operator. `misfit`: the reason that is reported for these rows.
     - `wrap`, `explain`, `tell`: functions that turn unmatched retractions, rows on which an expression fails, and late
-      changes into dead letters; None if the job does not ask for them.
+      changes into dead letters, or None if the job does not want these dead letters.
     """
 
     place: int
@@ -84,8 +84,8 @@ class Member:
         """Return the time at which the operator processes a batch.
 
         An operator that waits uses the time after the batch, so that rows that become due are emitted with that batch.
-        Other operators use the time before the batch, so that rows that the batch's time evicts are still present for
-        the batch's own rows.
+        Other operators use the time before the batch. Rows that this batch's time evicts are then still in the state
+        while the batch's own rows are processed.
         """
         return time.after if self.waits else time.before
 
@@ -96,12 +96,12 @@ class Member:
 
 
 def arrangement(state: str, name: str) -> str:
-    """Return the name of an arrangement in a stage's state, given its operator's state name."""
+    """Return an arrangement's name in the stage's state, given the operator's state name."""
     return f"{state}.{name}"
 
 
 def address(batch: Batch, place: int) -> Batch:
-    """Return the batch with a consumer's own sides replaced by addresses."""
+    """Return the batch with the consumer's own sides replaced by addresses."""
     assert place < MOST_PLACES, "a graph has more operators and sinks than fit into an address"
     changes, refreshes = (
         replace(part, side=part.side.astype(np.int16) + np.int16(SIDES * place))
@@ -112,7 +112,7 @@ def address(batch: Batch, place: int) -> Batch:
 
 
 def addressed(batch: Batch, place: int) -> Batch:
-    """Return the part of the batch that is addressed to a consumer, with the consumer's own sides."""
+    """Return the part of the batch that is addressed to a consumer, with addresses replaced by the consumer's sides."""
     changes, refreshes = (part.filter(part.side // SIDES == place) for part in (batch.changes, batch.refreshes))
     return Batch(
         replace(changes, side=(changes.side % SIDES).astype(np.int8)),

@@ -1,10 +1,10 @@
 """Every metric of the service, in one list.
 
-Readers, operators and writers count into samples, whose names follow the exposition format (`Counters` of
-`operators.columns.changes`). The samples travel with the blocks to the writer and return to the main process with the
+Readers, operators and writers count in samples, whose names follow the exposition format (`Counters` of
+`operators.columns.changes`). The samples travel with the blocks to the writer, and return to the main process with the
 batch's report. There they are collected in one `Exposition` (`service.monitoring.exposition`), together with the main
-process's own metrics. Names follow Prometheus: base units, `_total` for counters, no label with unbounded values. The
-page docs/reference/metrics.md is generated from the list (`python -m generators`).
+process's own metrics. Names follow Prometheus conventions: base units, `_total` for counters, and no label with
+unbounded values. The page docs/reference/metrics.md is generated from the list (`python -m generators`).
 """
 
 from __future__ import annotations
@@ -70,19 +70,20 @@ MetricName = Literal[
     "rowkind_held_seconds",
     "rowkind_committed_offset",
 ]
-"""The name of a metric. `METRICS` has one entry for each."""
+"""The name of a metric. `METRICS` contains one entry per name."""
 
 
 @dataclass(frozen=True)
 class Metric:
     """A metric, with its unit and the labels of its samples.
 
-    The exposition adds the label `query`, and the label `name` with the job's name, to all samples; samples that travel
-    with blocks have neither. An operator that several sinks share has the label of the first sink.
+    The exposition adds the label `query`, and the label `name` with the job's name, to all samples. Samples that travel
+    with blocks have neither label. For an operator that several sinks share, the label names the first sink.
 
-    If `shards` is set, samples have the label `shard` in transit, and this function combines the values of all shards
-    for the exposition. The values may be those of another metric, `made_of`. In transit, an observation of a histogram
-    has the label `made`, the start time in ms from which it is measured. Its value is the number of observations.
+    If `shards` is set, samples have the label `shard` in transit, and the function `shards` combines the values of all
+    shards for the exposition. The values may come from another metric, `made_of`. In transit, a histogram's sample has
+    the label `made`: the start time, in ms, from which the observations are measured. The sample's value is the number
+    of observations.
     """
 
     name: MetricName
@@ -95,7 +96,7 @@ class Metric:
 
 
 def hottest(rows: Collection[float]) -> float:
-    """Return the number of rows in the fullest shard divided by the mean of all shards; 1 if there are no rows."""
+    """Return the number of rows in the fullest shard divided by the mean of all shards, or 1 if there are no rows."""
     return max(rows) * len(rows) / sum(rows) if any(rows) else 1.0
 
 
@@ -369,20 +370,20 @@ assert {metric.name for metric in METRICS} == set(get_args(MetricName)), "every 
 
 
 def sample(name: MetricName, /, **labels: object) -> str:
-    """Return the name of a sample, including its labels, in the form that counters use."""
+    """Return a sample's name, including its labels, in the form that counters use."""
     inside = ",".join(f'{label}="{_escape(str(value))}"' for label, value in labels.items())
     return f"{name}{{{inside}}}"
 
 
 def parse(text: str) -> tuple[str, dict[str, str]]:
-    """Split a sample name from `sample` into the metric's name and the labels."""
+    """Split a sample name that `sample` has returned into the metric's name and the labels."""
     match = _SAMPLE.fullmatch(text)
     assert match is not None, f"no sample's name: {text}"
     return match[1], {label: _unescape(value) for label, value in _LABEL.findall(match[2] or "")}
 
 
 def add(into: dict[str, float], counters: Counters) -> None:
-    """Add `counters` to `into`: gauges are replaced, all other values are added up."""
+    """Add `counters` to `into`. Gauges are replaced, and all other values are added up."""
     for name, value in counters.items():
         into[name] = value if name.partition("{")[0] in _GAUGES else into.get(name, 0) + value
 

@@ -102,7 +102,7 @@ def _join(node: PhysicalJoin, refreshes: bool) -> Operator:
 
 
 def _remake(node: PhysicalNode, chosen: PhysicalInput, name: str) -> JoinedRows | None:
-    """Return how an input's rows are recomputed from the state of the join that feeds it; None if they are stored."""
+    """Return how an input's rows are recomputed from the state of the join below, or None if the rows are stored."""
     if not chosen.remade:
         return None
     assert isinstance(node, PhysicalJoin), "only a join stores all the rows that its output derives from"
@@ -112,7 +112,7 @@ def _remake(node: PhysicalNode, chosen: PhysicalInput, name: str) -> JoinedRows 
 
 
 def _answers(row: Record) -> tuple[bytes, bytes, bytes]:
-    """Encode a mark join's match flag, the last column of its rows: FALSE, TRUE and, if it is nullable, NULL."""
+    """Encode the values of a mark join's match flag, the last column of `row`: FALSE, TRUE and, if nullable, NULL."""
     answer = row.select(row.names[-1:])
     given = [False, True] + ([None] if answer.fields[0].type.nullable else [])
     found = encode(answer, {answer.names[0]: pa.array(given)}, len(given)).to_pylist()
@@ -214,17 +214,17 @@ def _until(node: PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
 
 
 def sources(node: PhysicalOperator) -> tuple[SourceTable | None, ...]:
-    """Return for each side the table whose changes arrive as they were sent; None if they come from an operator."""
+    """Return for each side the table whose changes arrive as they were sent, or None if an operator feeds the side."""
     return tuple(each.source if isinstance(each, PhysicalScan) else None for each in node.sides)
 
 
 def tables(node: PhysicalOperator) -> tuple[str, ...]:
-    """Return the tables from which an operator's rows derive. Its arrival numbers belong to one of these tables."""
+    """Return the tables from which an operator's rows derive. The rows' arrival numbers come from these tables."""
     return tuple(dict.fromkeys(each.source.table for each in walk(node) if isinstance(each, PhysicalScan)))
 
 
 def _is_upsert(node: PhysicalNode) -> bool:
-    """Return whether a delete of a row that never existed is normal, as in an upsert topic, and so is not counted."""
+    """Return whether a delete of a row that never existed is normal (as in an upsert topic) and is not counted."""
     if isinstance(node, PhysicalUnion):
         return any(_is_upsert(each) for each in node.inputs)
     return isinstance(node, PhysicalScan) and node.source.mode == "upsert"

@@ -1,9 +1,10 @@
-"""Expressions over far times, which are outside DuckDB's range.
+"""Evaluation of expressions over far times, which are times outside DuckDB's range.
 
-DuckDB's range is slightly smaller than Arrow's and contains DuckDB's infinities. PostgreSQL's infinity arrives as a far
-time, so comparisons with far times must work. An expression is evaluated at two times near the end of the range that
-differ in everything except year and month. If both results are equal, that is also the result at the far time. If the
-two results are the two times, the result is the far time. In all other cases, the expression fails on the row.
+DuckDB's range is slightly smaller than Arrow's range, and DuckDB reserves some values for infinity. PostgreSQL's
+infinity arrives as a far time, so comparisons with far times must work. An expression is evaluated with two stand-ins
+for the far time. They are times near the end of the range that differ in everything except year and month. If both
+results are equal, they are also the result for the far time. If the results are the two stand-ins, the result is the
+far time. In all other cases, the expression fails on the row.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from rowkind.service.physical.expression import Expression
 Pair = tuple[pa.Array, pa.Array]
 
 _APART_US = 90_061_000_001
-"""A day, an hour, a minute, a second and a microsecond."""
+"""The distance between two stand-ins: a day, an hour, a minute, a second and a microsecond."""
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """The first and last value of a type that DuckDB supports, and the distance between two stand-ins."""
+    """The first and the last value that DuckDB supports for a type, and the distance between two stand-ins."""
 
     first: int
     last: int
     apart: int
 
     def stand_ins(self, values: Int64s, step: int) -> Int64s:
-        """Replace values outside the limits by the limit, or by a value that is `step` distances inside it."""
+        """Replace values outside the limits with the nearest value that is `step` distances inside the limits."""
         return np.clip(values, self.first + step * self.apart, self.last - step * self.apart)
 
 
@@ -52,13 +53,13 @@ def _limits(type_: pa.DataType) -> _Limits | None:
 
 
 def far(columns: Mapping[str, pa.Array]) -> Mapping[str, Mask]:
-    """Return the columns with times outside DuckDB's range, and the rows in which they occur."""
+    """Return the columns that contain far times, each with a mask of the rows with far times."""
     found = {name: _beyond(column) for name, column in columns.items()}
     return {name: mask for name, mask in found.items() if mask is not None and mask.any()}
 
 
 def _beyond(column: pa.Array) -> Mask | None:
-    """Return a mask of the rows in which a column contains far times, even nested; None if its type has no times."""
+    """Return a mask of the rows in which a column contains far times, even nested, or None if its type has no times."""
     type_ = column.type
     if (limits := _limits(type_)) is not None:
         values = _numbers(column)
@@ -80,7 +81,7 @@ def _beyond(column: pa.Array) -> Mask | None:
 
 
 def _numbers(column: pa.Array) -> Int64s:
-    """Return times as numbers; 0 for NULL."""
+    """Return times as numbers. NULL becomes 0."""
     plain = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     found: Int64s = plain.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return found
@@ -91,7 +92,7 @@ def at_ends(
     columns: Mapping[str, pa.Array],
     beyond: Mapping[str, Mask],
 ) -> tuple[Mapping[Expression, pa.Array], Expression | None]:
-    """Return the values of expressions, and the first expression whose value is uncertain in rows with far times."""
+    """Return the values of expressions, and the first expression whose value is uncertain in a row with far times."""
     near, nearer = (
         {name: _near(column, step) if name in beyond else column for name, column in columns.items()} for step in (0, 1)
     )
@@ -112,7 +113,7 @@ def at_ends(
 
 
 def _handed_on(column: pa.Array, stand_ins: Pair, found: Pair) -> Pair:
-    """Replace results that equal the stand-in at both times with the far time that the stand-in represents."""
+    """If both results equal their stand-ins, replace them with the far time that the stand-ins represent."""
     if found[0].type != column.type:
         return found
     handed = pc.and_(*(pc.equal(a, b) for a, b in zip(stand_ins, found, strict=True)))
@@ -129,7 +130,7 @@ def _near(column: pa.Array, step: int) -> pa.Array:
 
 
 def _ambiguous(columns: Mapping[str, pa.Array], beyond: Mapping[str, Mask]) -> bool:
-    """Return whether a far time is nested in another value, or its row has another one with the same stand-in."""
+    """Return whether a far time is nested, or a row contains two different far times with the same stand-in."""
     if any(_limits(columns[name].type) is None for name in beyond):
         return True
     firsts = None

@@ -1,4 +1,4 @@
-"""Access to packed rows for OVER: decoding of arguments and the ordering column, and packing of results."""
+"""Access to packed rows for window functions: decoding of arguments and the ordering column, and packing of results."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ class ColumnsOf:
     names: tuple[str, ...]
 
     def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-        """Return the columns, by name."""
+        """Return the columns, keyed by name."""
         rows = codec.read(self.record, payloads)
         return {name: rows.column(name) for name in self.names}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Reads the ordering column from packed rows of `record`, as ascending numbers.
+    """Reads the ordering column from packed rows of `record`, as ascending whole numbers.
 
-    Times become microseconds, DECIMALs become multiples of their last digit, and doubles become order-preserving codes.
+    Times become microseconds, DECIMALs become whole numbers in units of their last digit, and doubles become
+    order-preserving codes.
     """
 
     record: Record
     by: OrderMeasure
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """Return the number of each row; the smallest or the largest number for NULL."""
+        """Return the number of each row. NULL becomes the smallest or the largest number."""
         values = codec.read(self.record, payloads).column(self.by.column)
         if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
             # The smallest and the largest number represent NULL.
@@ -73,7 +74,7 @@ class PackedResults:
     record: Record
 
     def __call__(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-        """Return one packed row per row of results."""
+        """Return one packed row per result row."""
         return codec.encode(self.record, dict(zip(self.record.names, columns, strict=True)))
 
 

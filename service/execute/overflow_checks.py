@@ -1,8 +1,8 @@
-"""Calls whose results may not fit their types: SUM and AVG in an aggregate, a window or a pattern.
+"""Calls whose results may be too large for their types: SUM and AVG in an aggregate, a window or a pattern.
 
 State is exact, so an overflow affects only the result. The result row fails like a row on which an expression fails
-(`service.execute.failures`), and is emitted again when the sum fits. TRY_SUM is NULL instead, and so is every call with
-`on_error: null`.
+(`service.execute.failures`). It is emitted again once the sum fits. The result of TRY_SUM, and of every call with
+`on_error: null`, is NULL instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FallibleCall = PhysicalAggregateCall | PhysicalWindowCall | CalledColumn
 
 
 def misfit(node: PhysicalOperator) -> str:
-    """Return the reason why a row failed in the operator of a node."""
+    """Return the reason that is reported for rows that fail in a node's operator."""
     fallible = [call for call in _calls(node) if call.fallible]
     if len(fallible) == 1:
         return f"{fallible[0].text} does not fit {fallible[0].type.required.sql}"
@@ -36,5 +36,5 @@ def _calls(node: PhysicalOperator) -> Sequence[FallibleCall]:
 
 
 def fallible_calls(calls: Sequence[FallibleCall], calc: Calc) -> tuple[int, ...]:
-    """Return the numbers of the calls that fail a row if their results do not fit their types."""
+    """Return the positions of the calls that make a row fail if the result does not fit the result's type."""
     return () if calc.on_error == "null" else tuple(number for number, call in enumerate(calls) if call.fallible)

@@ -1,10 +1,10 @@
-"""Detection of violations of a table's declared constraints, where an operator has the row anyway.
+"""Detection of violations of a table's declared constraints, in operators that read the stored row anyway.
 
     primary_key    a +I for a row that exists
     exact          a +U for a row that was not retracted before; a -U or -D for a row that does not exist or differs
-    not_null       a NULL in a NOT NULL column: such a record is not a row, and becomes a dead letter
+    not_null       a NULL in a NOT NULL column: the record is not a row of the table, and becomes a dead letter
 
-The plan relies on these constraints. After a violation of one of the first two, results may be wrong.
+The plan relies on these constraints. After a violation of `primary_key` or `exact`, results may be wrong.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Broken:
 
     @property
     def error(self) -> BrokenPromiseError:
-        """The error that is raised if the job has `promises: fail`."""
+        """The error to raise if the job has `promises: fail`."""
         return BrokenPromiseError(f"{self}. The job has `promises: fail`; with `promises: warn` it continues.")
 
     @property
@@ -79,9 +79,9 @@ class Broken:
 
 
 def broken(output: Output, sources: Sequence[SourceTable | None]) -> Iterator[Broken]:
-    """Yield the violations in a batch. `sources` are the tables whose changes reach an operator's sides unchanged."""
+    """Yield the violations in a batch. `sources` contains, for each side, the table whose changes arrive as sent."""
     if not len(output.repeated) and not len(output.unmatched):
-        return  # This is the usual case. The filters below would cost time in every shard of every batch.
+        return  # This is the usual case. The filters below would take time in every shard of every batch.
     for side, source in enumerate(sources):
         if source is None:
             continue

@@ -1,4 +1,4 @@
-"""Access to packed rows for a rank: appending rank numbers, filtering, and reading bounds and unique keys."""
+"""Access to packed rows for a rank: appending of rank numbers, filtering, and reading of bounds and unique keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Numbered:
 
 @dataclass(frozen=True)
 class RowFilter:
-    """A condition on a row and its rank numbers. `functions` compute the numbers, and `numbers` is their record."""
+    """A condition on a row and its rank numbers. `functions` say how to compute them, and `numbers` is their record."""
 
     condition: Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
     numbers: Record
@@ -45,13 +45,13 @@ class RowFilter:
 
 @dataclass(frozen=True)
 class Bound:
-    """Reads a whole-number column from packed rows of `record` that limits a row's rank number; 0 for NULL."""
+    """Reads the upper limit of rank numbers from an integer column of packed rows of `record`. NULL becomes 0."""
 
     record: Record
     column: str
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """Return the bound of each row, at least 0."""
+        """Return each row's bound, which is at least 0."""
         values = codec.read(self.record, payloads).column(self.column)
         found: Int64s = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
         return np.maximum(found, 0)

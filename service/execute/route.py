@@ -1,4 +1,4 @@
-"""Routing of rows from an exit to its consumer: the calc is applied, and changes get an address and a shard."""
+"""Routing of rows from an exit to its consumer. The calc is applied, and each change gets an address and a shard."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from rowkind.service.physical.graph import Exit, GraphScan
 from rowkind.service.physical.keys import Key
 
 Part = tuple[int, int, Batch]
-"""A batch for one shard of a level: the shard, the level, and the batch with its consumers' addresses."""
+"""A batch for one shard of a level: the shard, the level, and the batch, whose changes have addresses."""
 
 
 def leave(way: Exit, emitted: Emitted, failure: OnFailure) -> Batch:
-    """Return the batch that an exit sends, without addresses. Raises ExpressionError."""
+    """Return the batch that an exit sends. Its changes have no addresses yet. Raises ExpressionError."""
     batch = failures.run(way.calc, emitted, failure)
     if way.nets is not None:
         # Changes that no consumer needs are dropped before the shuffle.
@@ -36,7 +36,7 @@ def leave(way: Exit, emitted: Emitted, failure: OnFailure) -> Batch:
 
 
 def deliver(way: Exit, batch: Batch, shards: int, own: int | None = None) -> Iterator[Part]:
-    """Yield an exit's batch by shard. `own` is the shard from which the batch comes; None for a scan."""
+    """Yield an exit's batch, split by shard. `own` is the shard from which the batch comes, or None for a scan."""
     batch = address(batch, way.to)
     if way.calc.key.constant is not None:
         yield from ((shard, way.level, batch) for shard in range(shards))
@@ -53,20 +53,20 @@ def deliver(way: Exit, batch: Batch, shards: int, own: int | None = None) -> Ite
 def _split(way: Exit, changes: Changes, shards: int) -> list[Changes]:
     """Split the changes by shard."""
     if way.spreads:
-        # Split by content, so that a row and its retraction still go to the same shard.
+        # The shard depends on the row's content, so that a row and its retraction still go to the same shard.
         changes = replace(changes, hash=hash64(changes.payload))
     return changes.split(shards, _decisive(way.calc.key, changes))
 
 
 def _decisive(key: Key, changes: Changes) -> Uint64s | None:
-    """Return the hashes of the key parts that choose the shard; None if all parts do."""
+    """Return the hash of those key parts that choose the shard, or None if all parts do."""
     if not key.apart or not len(changes):
         return None
     return hash64(pc.binary_slice(changes.key, 0, -key.apart * TIMESTAMP_BYTES))
 
 
 def scanned(scan: GraphScan, emitted: Emitted, shards: int, failure: OnFailure | None = None) -> Iterator[Part]:
-    """Yield a scan's output by shard. Raises ExpressionError."""
+    """Yield a scan's output, split by shard. Raises ExpressionError."""
     for way in scan.exits:
         yield from deliver(way, leave(way, emitted, failure or of_table(scan)), shards)
 
@@ -79,12 +79,12 @@ def spread(letters: pa.BinaryArray, writer: int, shards: int) -> Iterator[Part]:
 
 
 def of_table(scan: GraphScan) -> OnFailure:
-    """Return a policy that only names the table in errors."""
+    """Return a policy with the table's name for error messages, and with defaults for everything else."""
     return OnFailure(scan.scan.source.table)
 
 
 def pieces(parts: Iterable[Part]) -> Iterator[Part]:
-    """Combine the parts for the same shard and level, and yield them in block-sized pieces."""
+    """Combine the parts for each shard and level, and yield them in block-sized pieces."""
     together: dict[tuple[int, int], list[Batch]] = defaultdict(list)
     for shard, level, batch in parts:
         if len(batch):

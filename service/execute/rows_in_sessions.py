@@ -1,4 +1,4 @@
-"""Access to packed rows for sessions: reading times, and appending the window of each row's session."""
+"""Access to packed rows for sessions: reading of times, and appending of the bounds of each row's session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.execute.values import read
 
 @dataclass(frozen=True)
 class Times:
-    """Reads a time column, which is never NULL, from packed rows of `record`."""
+    """Reads a time column from packed rows of `record`. The column is never NULL."""
 
     record: Record
     column: str
@@ -32,7 +32,7 @@ class Started:
     times: Record
 
     def __call__(self, payloads: pa.BinaryArray, *micros: Int64s) -> pa.BinaryArray:
-        """Return the rows with times appended. Each column of times is in microseconds since the epoch."""
+        """Return the rows with the given times appended. Times are given in microseconds since the epoch."""
         columns = {
             field.name: pa.array(each).cast(pa.timestamp("us", field.type.arrow.tz)).cast(field.type.arrow)
             for field, each in zip(self.times.fields, micros, strict=True)

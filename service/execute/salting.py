@@ -1,9 +1,10 @@
 """Salted keys, which spread rows with the same key over several shards, each with a copy of the matching rows.
 
-Salting is for a join in which a large input has a hot key. Rows of the large input are distributed by their sub-key or
-by the whole row, so that a row and its retraction still go to the same shard. Rows of the other input are copied to
-each of these shards. A number, the salt, is appended to both keys, so that they are different keys for the consumer.
-(Salting is an old technique for batch jobs. Databricks' SKEW hint does it for Spark's batch joins.)
+Salting is for a join in which a large input has a hot key. Rows of the large input are distributed over shards by their
+sub-key or by the whole row, so that a row and its retraction still go to the same shard. Rows of the other input are
+copied to each of these shards. A number, the salt, is appended to the keys of both inputs, so that the consumer sees a
+different key in each shard. (Salting is an old technique for batch jobs. Databricks' SKEW hint applies it to Spark's
+batch joins.)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _HIGH = np.uint64(32)
 
 
 def salted(salt: Salt, changes: Changes) -> Changes:
-    """Return the changes with salted keys: each change once, or one copy per salt. NULL keys are not salted."""
+    """Return the changes with salted keys: either each change once, or one copy per salt. NULL keys are not salted."""
     if salt.deal == "copies":
         return Changes.concat([_under(changes, np.full(len(changes), number)) for number in range(salt.count)])
     told_apart = changes.sub_key if salt.deal == "by sub-key" else changes.payload

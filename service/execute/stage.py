@@ -1,4 +1,4 @@
-"""The stage loop, which runs the operators of a stage over one batch of one shard, in Spark tasks and in memory.
+"""The stage loop, which runs the operators of a stage over one batch of one shard. All engines use this loop.
 
 The loop visits the stage's members in graph order, so that each operator runs after the operators that feed it:
 
@@ -7,8 +7,8 @@ The loop visits the stage's members in graph order, so that each operator runs a
              └─────────────── changes for a member of the same stage ◀───────────────────┤
                                                                     all other exits: the engine
 
-The engine provides the batch's changes and watermarks, and the state. It also handles the outputs: Spark cuts them into
-blocks and creates dead letters, and the in-memory engine nets the result and calls back.
+The engine provides the batch's changes and watermarks, and the state. It also handles the outputs: the Spark engine
+cuts them into blocks and creates dead letters, and the in-memory engine nets the result and calls a callback.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class ShardState(Protocol):
 
     @property
     def seconds(self) -> float:
-        """The seconds spent so far on reading and writing."""
+        """The seconds spent so far on reading and writing state."""
 
     def store(self, name: str) -> BlobStore:
-        """Return the blobs of the arrangement with this name in the stage."""
+        """Return the blob store of the arrangement that has this name in the stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class ShardBatch:
     """One batch of one shard.
 
     - `now`: the time of the batch in ms. `before`, `after`: the watermarks before and after the batch.
-    - `inbox`: the changes for each member, keyed by its position. The loop removes the changes that it processes, and
-      adds the changes that members send to each other.
-    - `reports`: whether every member reports the size of its state, even if it has nothing to do.
+    - `inbox`: the changes for each member, keyed by the member's position. The loop removes the changes that it
+      processes, and adds the changes that members send to each other.
+    - `reports`: whether every member reports the size of its state, even if the member has nothing to do.
     """
 
     shard: int
@@ -87,7 +87,7 @@ class MemberOutput:
 
 
 def members(of: Graph, shards: int) -> list[Member]:
-    """Return a graph's operators in order of position, each as a member of the stage for its level."""
+    """Return a graph's operators in order of position, each as a member of its level's stage."""
     return [
         Member(
             place=place,
@@ -112,7 +112,7 @@ def members(of: Graph, shards: int) -> list[Member]:
 
 
 def run(stage: Sequence[Member], batch: ShardBatch, state: ShardState) -> Iterator[MemberOutput]:
-    """Run the members of a stage in order, and yield the output of each one with work to do. Raises ExpressionError."""
+    """Run a stage's members in order, and yield the output of each member with work to do. Raises ExpressionError."""
     places = {member.place for member in stage}
     for member in stage:
         own = Batch.concat(batch.inbox.pop(member.place, []))
@@ -135,7 +135,7 @@ def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState
     clock = member.clock
     moved = Passing(batch.now, batch.now) if clock is None else passing(batch.before, batch.after, clock)
     changes, late = _without_late(member, changes, moved.before)
-    # A refresh may be late too: its row has already been evicted.
+    # A refresh may be late too, because its row has already been evicted.
     refreshes, _ = _without_late(member, own.refreshes, moved.before)
     tally = Tally(member.sink, member.node)
     if len(late):
@@ -158,7 +158,7 @@ def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState
 
 
 def _without_late(member: Member, changes: Changes, watermark: int) -> tuple[Changes, Changes]:
-    """Split the changes into timely and late ones."""
+    """Split the changes into changes on time and late changes."""
     if member.lateness is None:
         return changes, Changes.empty()
     late = member.lateness(changes, watermark)
@@ -187,6 +187,6 @@ def _process(member: Member, batch: Batch, now: int, state: ShardState, tally: T
 
 
 def _kept(member: Member, state: ShardState) -> StateSize:
-    """Return the size of a member's state in a batch in which the member has nothing to do."""
+    """Return the size of a member's state for a batch in which the member has nothing to do."""
     names = [arrangement(member.state, name) for name in member.operator.arrangements]
     return sum((kept(state.store(name), name) for name in names), StateSize())

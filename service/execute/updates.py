@@ -1,4 +1,4 @@
-"""Detection of the rows that are the two halves of an update."""
+"""Detection of rows that are the two halves of an update."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowkind.operators.columns.changes import Int64s, Rows
 
 
 def updates(rows: Rows) -> Int64s:
-    """Number the updates: a -U and the +U directly after it get the same number; other rows get 0."""
+    """Number the updates. A -U and the +U directly after it get the same number, and all other rows get 0."""
     update = np.zeros(len(rows), np.int64)
     first = np.flatnonzero(
         (rows.kind[:-1] == RowKind.UPDATE_BEFORE)

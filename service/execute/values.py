@@ -1,4 +1,4 @@
-"""Evaluation of expressions over packed rows, which are decoded once and evaluated in one statement."""
+"""Evaluation of expressions over packed rows. Rows are decoded once; all expressions are evaluated in one statement."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from rowkind.service.physical.expression import Expression
 
 
 class Values:
-    """The columns and expressions of some rows, decoded and evaluated once. The constructor needs all expressions.
+    """The decoded columns and evaluated expressions of some rows. All expressions are passed to the constructor.
 
-    If `nulls` is set, a nullable expression is NULL where it fails. If `known` is set, only these columns are known,
-    and expressions that read other columns are NULL, or a zero value if they are NOT NULL. Raises ExpressionError.
+    If `nulls` is set and a nullable expression fails on a row, its value is NULL. If `known` is set, only the columns
+    in it are known. Expressions that read other columns are NULL, or a zero value if they are NOT NULL. Raises
+    ExpressionError.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Values:
         return self._computed[expression] if expression.column is None else self._column(expression.column)
 
     def numbers(self, expression: Expression) -> Int64s:
-        """Return the values of a BIGINT expression; 0 for NULL."""
+        """Return the values of a BIGINT expression. NULL becomes 0."""
         values = self.of(expression)
         numbers: Int64s = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
         return numbers
@@ -70,7 +71,7 @@ class Values:
         return self._computed[expression] if expression.column is None else expression.column
 
     def _digest(self) -> pa.BinaryArray:
-        """Return the row digest over all columns. Rows that are equal in SQL have equal digests."""
+        """Return each row's digest over all columns. Rows that are equal in SQL have equal digests."""
         assert self._decoded is not None, "the constructor was given every expression"
         return digest128(SameRows(self._record)(self._decoded.assemble(self._record, self._record.names)))
 
@@ -99,7 +100,7 @@ def passes(predicate: Expression, record: Record, payloads: pa.BinaryArray, *, n
 
 
 def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
-    """Decode rows that the query itself has produced."""
+    """Decode packed rows that the query itself has produced."""
     decoded = codec.read(record, payloads)
     bad = np.flatnonzero(decoded.bad)
     assert not len(bad), f"a row inside the query cannot be read: {decoded.reason(int(bad[0]))}"

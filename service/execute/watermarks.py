@@ -1,14 +1,14 @@
-"""Watermarks: the time that each table has reached. Every shard tracks them separately.
+"""Watermarks: the time that each table has reached. Every shard tracks watermarks separately.
 
 A **mark** is the highest time seen in one partition of a topic, minus the delay that the table allows. The reader sends
-the marks of a batch in band, to every shard of each level with an operator that follows them. A shard stores the marks
-with its state. So a watermark is exactly-once like the state, is the same when a batch is replayed, and needs no
-coordinator. (The idea is Flink's and MillWheel's; a source's partitions correspond to Flink's splits.)
+a batch's marks in band, to every shard of each level with an operator that follows the table's watermark. A shard
+stores the marks with its state. So a watermark is exactly-once like the state, is the same when a batch is replayed,
+and needs no coordinator. (The idea comes from Flink and MillWheel. A source's partitions correspond to Flink's splits.)
 
-The watermark of a set of tables is the lowest mark of all their partitions, except **idle** partitions, which have
-received nothing for some batch time. If all partitions are idle, the watermark is the highest mark. The watermark never
-decreases. Whether rows of a batch are late depends on the watermark before the batch; the batch's marks take effect at
-its end. So the division of the input into batches affects the result only through late rows.
+The watermark of a set of tables is the lowest mark of all their partitions, except for **idle** partitions, which have
+received no rows for a certain batch time. If all partitions are idle, the watermark is the highest mark. The watermark
+never decreases. Whether a batch's rows are late depends on the watermark before the batch. The batch's marks take
+effect at the end of the batch. So the division of the input into batches affects the result only through late rows.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from rowkind.service.physical.clocks import Clock
 from rowkind.service.physical.source_table import Watermark
 
 STATE = "watermarks"
-"""The name of the marks in the state of a stage's shard."""
+"""The name of the watermarks in the state of a stage's shard."""
 
 NO_TABLE = ""
-"""The table name of the mark that ends processing time, because the input of a trial run has ended."""
+"""The table name of the mark that ends processing time when a trial run's input has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """An operator's time before and after a batch, in ms."""
+    """The time of an operator's clock before and after a batch, in ms."""
 
     before: int
     after: int
@@ -55,7 +55,7 @@ class Watermarks:
 
     - `seen`: for each partition of each table, its mark and the batch time at which it last received rows, in ms.
     - `reached`: the watermark of each clock.
-    - `now`: the time of the last batch; `BEGINNING` before the first.
+    - `now`: the time of the last batch, or `BEGINNING` before the first batch.
     """
 
     seen: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Watermarks:
         return pa.py_buffer(json.dumps({"seen": self.seen, "reached": self.reached, "now": self.now}).encode())
 
     def moved(self, marks: Iterable[TimeMarks], now: int, clocks: Sequence[Clock]) -> Self:
-        """Return the watermarks after a batch at time `now` with these marks, for operators with these clocks."""
+        """Return the watermarks after a batch with the time `now` and these marks, for operators with these clocks."""
         seen = {table: dict(partitions) for table, partitions in self.seen.items()}
         for table, partitions in (of for each in marks for of in each.items()):
             own = seen.setdefault(table, {})
@@ -96,7 +96,7 @@ class Watermarks:
         return type(self)(seen, reached, now)
 
     def gauges(self, now: int) -> dict[str, float]:
-        """Return the watermark gauges of each table: the watermark, and how far it is behind the batch time `now`."""
+        """Return each table's watermark gauges: the watermark, and its distance behind the batch time `now`."""
         found: dict[str, float] = {}
         for name, reached in self.reached.items():
             if name in self.seen and BEGINNING < reached < END:
@@ -105,9 +105,9 @@ class Watermarks:
         return found
 
     def due_ms(self, clock: Clock, due: int | None) -> float:
-        """Return when an operator that waits for the time `due` on this clock next has work if no rows arrive.
+        """Return when an operator that waits for the time `due` next has work to do if no rows arrive.
 
-        The result is in ms of batch time; infinity means never. If `due` has already passed, the operator has not yet
+        The result is a batch time in ms, or infinity for never. If `due` has already passed, the operator has not yet
         finished its work and continues immediately.
         """
         if due is None:
@@ -117,7 +117,7 @@ class Watermarks:
         return self.now if due <= self.at(clock) else self._next_ms(clock)
 
     def _next_ms(self, clock: Clock) -> float:
-        """Return when the partitions that hold back this clock become idle without input; infinity if they never do."""
+        """Return when the partitions that hold back the clock become idle if no rows arrive, or infinity if never."""
         reached, waiting = self.at(clock), []
         for table, idle_ms in clock.tables:
             partitions = self.seen.get(table, {}).values()
@@ -133,7 +133,7 @@ class Watermarks:
 
 
 def _least(seen: Mapping[str, Mapping[int, tuple[int, int]]], now: int, clock: Clock) -> int:
-    """Return the lowest mark of the partitions that are not idle, or the highest mark if all are idle."""
+    """Return the lowest mark of all partitions that are not idle, or the highest mark if all partitions are idle."""
     marks, active = [BEGINNING], []
     for table, idle_ms in clock.tables:
         if not seen.get(table):
@@ -146,14 +146,14 @@ def _least(seen: Mapping[str, Mapping[int, tuple[int, int]]], now: int, clock: C
 
 
 def passing(before: Watermarks, after: Watermarks, clock: Clock) -> Passing:
-    """Return the time of a clock before and after a batch."""
+    """Return a clock's time before and after a batch."""
     return Passing(before.at(clock), after.at(clock))
 
 
 def marks_of(watermark: Watermark, record: Record, rows: Rows) -> Mapping[int, int]:
-    """Return the mark of each partition, given a table's rows, which are packed rows of `record`.
+    """Return each partition's mark, given rows of a table. Their payloads are packed rows of `record`.
 
-    A row is ignored if its time expression fails or is NULL.
+    A row is ignored if its time is NULL or the time expression fails on it.
     """
     columns = codec.read(record, rows.payload)
     if watermark.time.column is not None:
@@ -167,5 +167,5 @@ def marks_of(watermark: Watermark, record: Record, rows: Rows) -> Mapping[int, i
     order = np.lexsort((found, partitions))
     last = np.append(partitions[order][1:] != partitions[order][:-1], True)[: len(order)]
     at = order[last]
-    # Marks are rounded down, because rows within the ms of the mark may still arrive.
+    # Marks are rounded down, because rows within the mark's ms may still arrive.
     return dict(zip(partitions[at].tolist(), (found[at] // 1000).tolist(), strict=True))

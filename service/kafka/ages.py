@@ -1,4 +1,4 @@
-"""Count a batch's records by timestamp, for the latency histogram.
+"""Count a batch's records by timestamp, as input for the latency histogram.
 
 A record's latency is known only when its batch has ended. Until then, the counters sent with the blocks carry the
 records' timestamps. Each timestamp is rounded to an eighth of the record's age at the time of reading, which is precise

@@ -1,8 +1,8 @@
 """At-least-once writing for upsert topics, without transactions: a task ends when its messages are acknowledged.
 
 A batch that is rewritten after a crash repeats its upserts and deletes. A consumer that keeps the last value of each
-key is not affected, provided that the repeated batch is identical. So the progress, which says how the batch was cut,
-is recorded before the results are sent.
+key is not affected, provided that the repeated batch is identical. The progress record, which says where the batch
+begins and ends, is therefore written before the results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowkind.service.kafka.spec import WriterSpec
 
 
 class _Deliveries:
-    """A producer with the partition counts of its topics, and the first delivery failure."""
+    """A producer, with the partition counts of its topics and the first delivery failure."""
 
     def __init__(self, spec: WriterSpec) -> None:
         self.spec = spec
@@ -53,7 +53,7 @@ def write(spec: WriterSpec, outgoing: RecordBuilder) -> None:
 
 
 def record(spec: WriterSpec, batch_partition: BatchPartition) -> None:
-    """Write the progress of a query that has no exactly-once sink. Raises ChangelogError as `write` does."""
+    """Write the progress of a query without exactly-once sinks. Raises ChangelogError as `write` does."""
     push_progress(spec, Progress.of(spec, batch_partition))
 
 

@@ -1,4 +1,4 @@
-"""Collect the records that cannot be decoded to rows, with the reasons."""
+"""Collects the records that cannot be decoded to rows, each with its reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowkind.operators.columns.changes import Indices
 
 
 class Faults:
-    """The faults of a set of records: for each bad record, the stage at which it failed and the first reason found.
+    """The faults of a set of records: the stage at which each bad record failed, and the first reason found.
 
     `nulls` lists the records with a NULL in a NOT NULL column. A record that the table skips is also marked in `bad`,
     but has no reason.

@@ -33,7 +33,7 @@ from rowkind.service.kafka.record import Records
 from rowkind.service.physical.node import PhysicalScan
 
 _STAGES = ("framing", "schema", "value")
-"""The stages at which a bad record is known to update a row. If a record fails at another stage, this is unknown."""
+"""The stages at which a bad record is known to be an update. At other stages, it may be another kind of change."""
 
 
 def decoder_of(scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> Decoder:
@@ -51,7 +51,7 @@ class SalvagingDecoder(Decoder):
         self._narrow: dict[Sequence[str], Decoder] = {}
 
     def decode(self, records: Records) -> DecodedRecords:
-        """Return the dead letters, and the rows in record order, including those derived from bad updates."""
+        """Return the dead letters, and the rows in record order, including rows derived from bad updates."""
         decoded = super().decode(records)
         key = self._scan.source.primary_key
         numbers = ArrivalNumber.pack(records.offset, records.partition)
@@ -72,7 +72,7 @@ class SalvagingDecoder(Decoder):
         return replace(decoded, rows=rows.take(np.argsort(place, kind="stable")), counters=counters)
 
     def _retracted(self, records: Records) -> Iterator[Rows]:
-        """Yield deletions of these records' rows, identified by the key in the value, or else by the Kafka key."""
+        """Yield a deletion of each given record's row. The key is read from the value, or else from the Kafka key."""
         key = self._scan.source.primary_key
         found = self._narrowed(key).decode(records)
         gone = replace(found.rows, kind=np.full(len(found.rows), RowKind.DELETE, np.int8))
@@ -84,7 +84,7 @@ class SalvagingDecoder(Decoder):
         yield deletes.filter(~faults.bad[at])
 
     def _with_nulls(self, records: Records) -> Iterator[Rows]:
-        """Yield these records' rows with NULL in unreadable columns. Skip a row if such a column is NOT NULL."""
+        """Yield the given records' rows with NULL in unreadable columns. Skip a row if such a column is NOT NULL."""
         key = self._scan.source.primary_key
         wrong: dict[int, list[str]] = {row: [] for row in range(len(records))}
         for name in self._reader.names:
@@ -99,14 +99,14 @@ class SalvagingDecoder(Decoder):
             yield replace(found.rows, payload=self._widened(good, found.rows.payload))
 
     def _narrowed(self, names: Sequence[str]) -> Decoder:
-        """Return a decoder that reads only these columns."""
+        """Return a decoder that reads only the given columns."""
         if names not in self._narrow:
             calc = replace(self._scan.calc, input=self._reader.select(names))
             self._narrow[names] = Decoder(replace(self._scan, calc=calc), self._registry, tolerate=True)
         return self._narrow[names]
 
     def _widened(self, names: Collection[str], payload: pa.BinaryArray) -> pa.BinaryArray:
-        """Extend rows that have only these columns to all columns. The others become NULL, or empty if NOT NULL."""
+        """Extend rows that have only the given columns to all columns. Added columns are NULL, or empty if NOT NULL."""
         columns = [field.name if field.name in names else nothing(field.type) for field in self._reader.fields]
         return codec.read(self._reader.select(names), payload).assemble(self._reader, columns)
 
@@ -118,7 +118,7 @@ class SalvagingDecoder(Decoder):
 
 
 def _numbers(letters: Iterator[DeadLetter] | Sequence[DeadLetter]) -> Indices:
-    """Return the arrival numbers of the records that became these dead letters."""
+    """Return the arrival numbers of the records that became the given dead letters."""
     places = [(each.offset, each.partition) for each in letters]
     offsets, partitions = np.array(places, np.int64).reshape(-1, 2).T
     return ArrivalNumber.pack(offsets, partitions)

@@ -1,4 +1,4 @@
-"""Kafka clients: their settings, and requests that are retried until the brokers are ready.
+"""The settings of Kafka clients, and requests that are retried until the brokers are ready.
 
 The settings are the job's librdkafka settings, merged with Rowkind's own. Rowkind's tuning settings are defaults that
 the job may override. Settings that correctness depends on always take precedence.
@@ -18,7 +18,7 @@ from rowkind.service.kafka.errors import MissingTopicError, RefusedError, refuse
 Reply = TypeVar("Reply")
 
 KafkaSettings = Mapping[str, str]
-"""librdkafka settings by name, as written in the job."""
+"""librdkafka settings by name, as written in the job file."""
 
 ANSWER_SECONDS = 10.0
 """How long a broker may take to answer a request before the broker counts as unreachable."""
@@ -33,8 +33,8 @@ _LEADERLESS = {
 }
 
 _CLIENT = {
-    # librdkafka writes its own log lines to standard error, bypassing all logging. Important ones are also raised as
-    # errors and reported once, in full. `log_level: 6` in the job's settings restores these log lines.
+    # librdkafka writes its own log lines to standard error, bypassing all logging. Important messages are also raised
+    # as errors and reported once, in full. `log_level: 6` in the job's settings restores these log lines.
     "log_level": 2,
 }
 _CONSUMER = {
@@ -60,20 +60,21 @@ _PRODUCER = {
     "batch.size": 1_000_000,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 131_072,
-    # The topic limits the message size and rejects larger messages. A second limit in the client would only conflict.
+    # The topic limits the message size and rejects larger messages. A second limit in the client could only contradict
+    # the topic's.
     "message.max.bytes": 1_000_000_000,
 }
 _PRODUCER_FIXED = {
     "enable.idempotence": True,
     "acks": "all",
-    # The default of Java clients, so that a key is in the partition where other producers and consumers expect it.
+    # The partitioner that Java clients use by default, so that every producer sends a key to the same partition.
     "partitioner": "murmur2_random",
     "delivery.report.only.error": True,
 }
 
 
 def servers(kafka: KafkaSettings) -> str:
-    """Return the broker address as the user wrote it, for messages."""
+    """Return the broker address as written by the user, for use in messages."""
     return kafka.get("bootstrap.servers", "(bootstrap.servers is not set)")
 
 
@@ -148,7 +149,10 @@ def heard(ask: Callable[[], Reply]) -> Reply:
 
 
 def count_partitions(client: Any, topic: str) -> int:
-    """Return a topic's number of partitions, as `client` sees it. Raises KafkaException, also for a missing topic."""
+    """Return a topic's number of partitions, as `client` sees it.
+
+    Raises KafkaException, including for a missing topic.
+    """
     metadata = client.list_topics(topic, ANSWER_SECONDS).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)

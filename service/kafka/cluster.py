@@ -1,6 +1,7 @@
 """The driver's requests to the brokers for a source's partitions and their offsets.
 
-A partition's end is its last stable offset. Records from that offset on cannot be read until an open transaction ends.
+A partition's end is its last stable offset. Records at or after that offset cannot be read until an open transaction
+ends.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from rowkind.service.kafka.offsets import At, Range
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics as the brokers describe them: Kafka's id of each topic, and the partitions of all topics."""
+    """The brokers' description of some topics: Kafka's id of each topic, and the partitions of all topics."""
 
     ids: Mapping[str, str]
     partitions: tuple[At, ...]
 
 
 class Cluster:
-    """Requests to the brokers. A request may raise ChangelogError within seconds; the caller may then retry."""
+    """Requests to the brokers. A request that fails raises ChangelogError within seconds; the caller may then retry."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self.kafka = kafka
@@ -63,7 +64,7 @@ class Cluster:
         return Topics(ids, tuple(sorted(partitions)))
 
     def earliest(self, partitions: Iterable[At]) -> dict[At, int]:
-        """Return the offset of each partition's first record; for an empty partition, the offset of the next record."""
+        """Return the offset of each partition's first record, or of its next record if the partition is empty."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def ends(self, partitions: Iterable[At]) -> dict[At, int]:
@@ -71,7 +72,7 @@ class Cluster:
         return self.ends_with_epochs(partitions)[0]
 
     def ends_with_epochs(self, partitions: Iterable[At]) -> tuple[dict[At, int], dict[At, int]]:
-        """Return each partition's last stable offset, and its leader epoch if known."""
+        """Return each partition's last stable offset, and, if it is known, the leader epoch."""
         found = self._found(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         epochs = {at: each.leader_epoch for at, each in found.items() if each.leader_epoch is not None}
         return {at: each.offset for at, each in found.items()}, epochs
@@ -82,19 +83,19 @@ class Cluster:
         return self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
 
     def at_time(self, partitions: Iterable[At], timestamp_ms: int) -> dict[At, int]:
-        """Return each partition's first offset with a record at or after `timestamp_ms`; its end if there is none."""
+        """Return the offset of each partition's first record at or after `timestamp_ms`, or the partition's end."""
         wanted = tuple(partitions)
         found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
         later = [at for at in wanted if found[at] < 0]
         return {**found, **(self.ends(later) if later else {})}
 
     def first_times(self, partitions: Iterable[At]) -> dict[At, int]:
-        """Return the time of each partition's first record, in ms since the epoch, if there is such a record."""
+        """Return the time of each partition's first record, in ms since the epoch. Empty partitions are left out."""
         found = self._found(partitions, OffsetSpec.for_timestamp(0))
         return {at: each.timestamp for at, each in found.items() if each.offset >= 0 and each.timestamp >= 0}
 
     def record_bytes(self, topic: str, partition: int, begin: int, end: int) -> float:
-        """Return the mean size in bytes of the first few values in a range; 0 if there are none."""
+        """Return the mean size in bytes of the first few values in a range, or 0 if the range is empty."""
         from rowkind.service.kafka.fetch import Fetcher  # noqa: PLC0415 -- loads Arrow, which the first batch does not need
 
         few = {**self.kafka, **_FEW_BYTES}
@@ -149,7 +150,7 @@ _PATIENCE = {"request_timeout": ANSWER_SECONDS}
 
 
 def result(answer: Future[Any]) -> Any:
-    """Return the result of an admin client's future. Raises KafkaException, also if the result takes too long.
+    """Return the result of an admin client's future. Raises KafkaException, including when the result takes too long.
 
     The caller must keep a reference to the client until this function returns.
     """

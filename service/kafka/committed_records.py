@@ -13,7 +13,7 @@ from rowkind.service.kafka.record import OneRecord, Records
 
 
 def committed(kafka: KafkaSettings, topic: str) -> Iterator[Records]:
-    """Yield all records that are committed to a topic now, fetched whole, in chunks. Raises ChangelogError."""
+    """Yield all records that are currently committed to a topic, fetched whole, in chunks. Raises ChangelogError."""
     cluster = Cluster(kafka)
     partitions = cluster.topics([topic]).partitions
     begin, end = cluster.earliest(partitions), cluster.ends(partitions)

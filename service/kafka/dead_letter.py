@@ -1,4 +1,4 @@
-"""Dead letters, which are records that could not become rows: their encoding in a query and in the dead letter topic.
+"""Dead letters: records that could not be turned into rows. This module encodes them in a query and in their topic.
 
 Within a query, `DeadLetter.to_bytes` encodes a dead letter, which is sent together with a batch's changes. The writer
 writes it to the topic with the original key, value and headers unchanged. The writer adds Kafka Connect's
@@ -19,10 +19,10 @@ from rowkind.service.kafka.headers import Headers
 PREFIX = "__connect.errors."
 
 READING = ("row kind", "changelog", "framing", "schema", "value", "key")
-"""The stages at which a record fails in every query. At other stages, a record may fail in some queries only."""
+"""The stages at which a record fails in every query. At other stages, a record may fail in only some of the queries."""
 
 EXPRESSION = "expression"
-"""The stage of a row on which one of the query's expressions failed."""
+"""The stage of a dead letter for a row on which one of the query's expressions failed."""
 
 _SCHEMA = fastavro.parse_schema(
     {
@@ -58,10 +58,10 @@ _SCHEMA = fastavro.parse_schema(
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not become a row: its content, its origin, and the reason.
+    """A record that could not be turned into a row, with its content, its origin, and the reason.
 
-    `stage` is where it failed: one of `READING`, `EXPRESSION`, or an operator. `error` is the name of the error's
-    class. `timestamp` is the original record's, in ms since the epoch.
+    `stage` is the stage at which the record failed: one of `READING`, `EXPRESSION`, or an operator. `error` is the name
+    of the error's class. `timestamp` is the original record's timestamp, in ms since the epoch.
     """
 
     table: str

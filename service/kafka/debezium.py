@@ -1,7 +1,7 @@
 """Translate Debezium envelopes to retracted and inserted rows, according to their operation `op`.
 
     c       create: the row `after` is new
-    r       read: a snapshot has read the row `after`, which may have been sent before
+    r       read: a snapshot has read the row `after`, which may have been sent already
     u       update: the row `before` was changed to `after`
     d       delete: the row `before` was deleted
     t       truncate: all rows of the table were deleted
@@ -33,7 +33,7 @@ _NO_BEFORE = (
 
 @dataclass(frozen=True)
 class Turns:
-    """The effects of envelopes: which retract a row (`goes`), which insert one (`comes`), and the row kind of each.
+    """The effects of envelopes: which of them retract a row (`goes`) or insert a row (`comes`), and the row kinds.
 
     `empty`: the envelopes that truncate the table.
     """
@@ -48,7 +48,7 @@ class Turns:
 def turns(found: Envelopes, where: Indices, faults: Faults, *, source: SourceTable, moved: Mask) -> Turns:
     """Return the effects of the envelopes in the records at `where`. Envelopes with faults have no effect.
 
-    In mode retract, deletes and updates retract the old row exactly as it was. In mode upsert, an inserted row replaces
+    In mode retract, deletes and updates retract exactly the row `before`. In mode upsert, an inserted row replaces
     the row with the same key, so an update retracts the old row only if its primary key changed (`moved`). A snapshot
     may read rows that were sent before. A snapshot's row therefore replaces the row with the same key: always in mode
     upsert, and in mode retract if the table has a primary key.

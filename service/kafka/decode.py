@@ -1,7 +1,7 @@
 """Decode a topic's records to a table's rows: row kinds from a header, values according to the scan's schema.
 
 A record that cannot be decoded becomes a dead letter with its origin and the stage at which it failed: row kind,
-changelog (a kind that the table's mode does not allow), framing, schema, value, or key (of a deleted row). If an
+changelog (the table's mode does not allow the row kind), framing, schema, value, or key (of a deleted row). If an
 expression of the query fails on a row, the row's record may become a dead letter too, with the stage expression.
 """
 
@@ -45,7 +45,7 @@ from rowkind.service.physical.node import PhysicalScan
 class DecodedRecords:
     """The rows and dead letters that a set of records was decoded to, with counters.
 
-    `truncation`: the arrival number of the last record that truncates the table, None if there is none.
+    `truncation`: the arrival number of the last record that truncates the table, or None if no record does.
     """
 
     rows: Rows
@@ -57,10 +57,10 @@ class DecodedRecords:
 class Decoder:
     """Decodes the records of one scan.
 
-    If `tolerate` is set, bad records become dead letters; otherwise the first one raises UndecodableRowError. The row
-    kind policy `fail` always raises UndecodableRowError. If `promises` is "fail", a NULL in a NOT NULL column raises
-    BrokenPromiseError. If the registry does not answer, RegistryUnreachableError is raised, because the record is not
-    at fault.
+    If `tolerate` is set, bad records become dead letters; otherwise the first one raises UndecodableRowError. With the
+    row kind policy `fail`, a bad row kind always raises UndecodableRowError. If `promises` is "fail", a NULL in a NOT
+    NULL column raises BrokenPromiseError. If the registry does not answer, RegistryUnreachableError is raised, because
+    the record is not at fault.
     """
 
     def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> None:
@@ -89,7 +89,7 @@ class Decoder:
         return DecodedRecords(good, letters, self._count(good, letters, records.value) | broken, truncation)
 
     def _values(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
-        """Read row kinds from headers and rows from values. Each record has one row; none is a truncation."""
+        """Read row kinds from headers and rows from values. Each record has one row, and no record is a truncation."""
         values = records.value
         kind, others = np.full(len(records), MISSING, np.int8), False
         if records.headers is not None:
@@ -129,7 +129,7 @@ class Decoder:
         return kind[order], of[order], payload.take(pa.array(order)), where[each.empty]
 
     def _refuse_unavailable(self, payload: pa.BinaryArray, where: Indices, faults: Faults) -> None:
-        """Mark a row as bad if Debezium's placeholder replaces one of its values."""
+        """Mark a row as bad if one of its values has been replaced by Debezium's placeholder."""
         if (placeholder := self._scan.source.unavailable) is not None:
             for row, columns in unavailable(self._reader, payload, placeholder).items():
                 faults.add(int(where[row]), "value", refusal(columns, placeholder))
@@ -147,7 +147,7 @@ class Decoder:
         return moved
 
     def left_out(self, records: Records, left_out: LeftOut) -> list[DeadLetter]:
-        """Return a dead letter for each inserted row on which an expression failed. Retracted rows get none."""
+        """Return a dead letter for each inserted row on which an expression failed. Retracted rows are left out."""
         numbers = ArrivalNumber.pack(records.offset, records.partition)
         order = np.argsort(numbers)
         at = order[np.searchsorted(numbers[order], left_out.rows.seq)]
@@ -190,7 +190,7 @@ class Decoder:
                 faults.add(int(at), "row kind", reason)
 
     def _payloads(self, values: pa.Array, schemas: pa.Array | None, wanted: Mask, faults: Faults) -> pa.BinaryArray:
-        """Decode the `wanted` values to rows of the scan's schema. Bad and unwanted rows are empty bytes."""
+        """Decode the `wanted` values to rows of the scan's schema. Bad and unwanted rows become empty bytes."""
         if wanted.all():
             return self._format.rows(Raw(values, np.arange(len(values)), schemas=schemas), self._reader, faults)
         where = np.flatnonzero(wanted)
@@ -199,7 +199,7 @@ class Decoder:
         return scatter([self._format.rows(raw, self._reader, faults)], [where], len(values), b"")
 
     def _deleted_rows(self, records: Records, at: Indices, keys: pa.BinaryArray, faults: Faults) -> pa.BinaryArray:
-        """Return the rows that these records delete, built from `keys`; where a key is null, from the Kafka key."""
+        """Return the rows that the given records delete, built from `keys` or, where a key is null, the Kafka key."""
         source = self._scan.source
         missing = np.flatnonzero(~validity(keys))
         if len(missing):
@@ -209,7 +209,7 @@ class Decoder:
         return codec.read(source.key, keys).assemble(self._reader, self._deleted)
 
     def _keys(self, records: Records, at: Indices, faults: Faults) -> pa.BinaryArray:
-        """Decode these records' Kafka keys to primary keys."""
+        """Decode the given records' Kafka keys to primary keys."""
         headers = [list(_headers(records, row)) for row in at.tolist()]
         schemas = _schema_headers(headers, framing.KEY_HEADER)
         raw = Raw(records.key.take(pa.array(at)), at, "key", schemas)
@@ -270,7 +270,7 @@ def _headers(records: Records, at: int) -> Sequence[tuple[str, bytes | None]]:
 
 
 def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEADER) -> pa.Array | None:
-    """Return each record's header with the schema id, null where it is missing; None if no record has this header."""
+    """Return each record's schema id header (null if the record lacks it), or None if no record has this header."""
     found = [
         next((value for name, value in reversed(record) if name == wanted), None) if record else None
         for record in headers
@@ -279,6 +279,6 @@ def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEAD
 
 
 def _deleted_row(scan: PhysicalScan) -> list[str | bytes]:
-    """Return the columns of a row whose key alone is known: names of key columns, default values for the others."""
+    """Return, for a row of which only the key is known, the names of key columns, and zero values for other columns."""
     key = scan.source.primary_key
     return [field.name if field.name in key else nothing(field.type) for field in scan.calc.input.fields]

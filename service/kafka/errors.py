@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001 - the client's own codes are spelled with an underscore
+# ruff: noqa: SLF001 - the client's own error codes begin with an underscore
 """Errors in the use of Kafka, each with its remedy.
 
 ChangelogError
@@ -6,9 +6,9 @@ ChangelogError
  ├── RefusedError             a broker rejects the client: credentials, TLS or permissions
  ├── MissingTopicError        a topic does not exist
  ├── ReplacedTopicError       a topic was deleted and re-created after the checkpoint was written
- │    ├── TruncatedTopicError a partition has lost its last records, and new records take their offsets
- │    └── RestartedTopicError a topic was replaced or truncated, and the job rebuilds itself in this case
- ├── ClaimedTopicsError       another job writes a topic
+ │    ├── TruncatedTopicError a partition has lost its last records, and new records reuse their offsets
+ │    └── RestartedTopicError a topic was replaced or truncated, and the job is set to rebuild itself
+ ├── ClaimedTopicsError       another job writes to a topic
  ├── UnfitTopicError          a topic's settings do not suit its use
  ├── UnfitSubjectError        the registry's schema for a topic is incompatible with the job's
  ├── LostOffsetsError         retention has deleted records that were not read yet
@@ -75,7 +75,7 @@ class RestartedTopicError(ReplacedTopicError):
 
 
 class ClaimedTopicsError(ChangelogError):
-    """Another job writes a result topic. Choose another topic, or take over this topic."""
+    """Another job writes to a result topic. Choose another topic, or take over this topic."""
 
     def __init__(self, topics: Sequence[str], job: str, progress: str) -> None:
         self.topics, self.job = tuple(topics), job
@@ -99,8 +99,9 @@ class TruncatedTopicError(ReplacedTopicError):
 def truncated(partition: int, read: int, end: int) -> str:
     """Describe the loss in a topic whose partition was read up to offset `read` but now ends at offset `end`."""
     return (
-        f"has lost records that were read: partition {partition} was read up to offset {read}, but the records from "
-        f"offset {end} on are gone or have been replaced, as after an unclean leader election or a disk restore"
+        f"has lost records that were read: partition {partition} was read up to offset {read}, but the records "
+        f"starting at offset {end} are gone or have been replaced, as after an unclean leader election or a disk "
+        "restore"
     )
 
 
@@ -130,7 +131,7 @@ class LostOffsetsError(ChangelogError):
         self.topic, self.partition, self.wanted, self.earliest = topic, partition, wanted, earliest
         super().__init__(
             f"Topic {topic}, partition {partition}: the next offset to be read is {wanted}, but the earliest remaining "
-            f"record has offset {earliest}; retention has deleted the records between. The result would lack these "
+            f"record has offset {earliest}; retention has deleted the records in between. The result would lack these "
             f"rows. To continue without them, set `on_lost: earliest` or `latest` in the table's `start`. To rebuild "
             f"the result from the remaining records, use `rowkind run --reset-state`."
         )
@@ -193,7 +194,7 @@ _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRO
 
 
 def refuses(error: KafkaError) -> bool:
-    """Return whether a broker or its TLS layer rejected the client, so that waiting will not help."""
+    """Return whether a broker or its TLS layer rejected the client, in which case retrying does not help."""
     return error.code() in _REFUSALS
 
 
@@ -203,7 +204,7 @@ def fences(error: KafkaError) -> bool:
 
 
 def translate(failure: KafkaException, servers: str, doing: str) -> ChangelogError:
-    """Translate a client's exception to a user-facing error. `doing`: the attempt, such as "reading topic orders"."""
+    """Translate a client's exception to a user-facing error. `doing`: what failed, such as "reading topic orders"."""
     error: KafkaError = failure.args[0]
     if refuses(error):
         return RefusedError(f"While {doing}: Kafka at {servers} refuses this client: {error.str()}.")

@@ -1,7 +1,7 @@
-# ruff: noqa: SLF001 - the client's own codes are spelled with an underscore
+# ruff: noqa: SLF001 - the client's own error codes begin with an underscore
 """Fetch the records of given offset ranges with a consumer that the worker keeps between tasks.
 
-Offsets have gaps, from transaction markers and from compaction, so counting records does not show that a range is
+Transaction markers and compaction leave gaps in the offsets, so a count of records does not show whether a range is
 complete. A range is complete when a record at or after its end has been seen, or when the consumer reports that the
 partition ends there.
 """
@@ -37,22 +37,25 @@ _MOST_ROWS = 50_000
 _CHUNK_BYTES = 8 << 20
 
 _PIECE_ROWS = 1_000
-"""How many messages to consume at a time. A small piece is processed before the next one is consumed, so the next piece
-reuses memory that is in the processor's cache. A record then costs a third less than with pieces of 50,000 messages."""
+"""How many messages to consume at a time.
+
+A small piece is processed before the next piece is consumed, so the next piece reuses memory that is still in the
+processor's cache. A record then costs a third less than with pieces of 50,000 messages.
+"""
 
 _PIECE_BYTES = 1 << 20
 
 _STRIDE = 16
-"""The timestamp of only one message out of this many is read. This keeps the cost of measuring latency low."""
+"""Only one of this many messages has its timestamp read, which keeps the cost of measuring latency low."""
 
 _TRUNCATION = re.compile(r"log truncation detected.*broker end offset is (-?\d+)")
 
 OnLost = Mapping[str, Literal["fail", "earliest", "latest"]]
-"""What to do, for each topic, if retention deletes records of a range while the range is being read."""
+"""By topic, what to do if retention deletes records of a range while the range is being read."""
 
 
 class Fetcher:
-    """Reads ranges in chunks of about 8 MB, one task at a time.
+    """Reads ranges in chunks of about 8 MB, for one task at a time.
 
     `whole`: fetch complete records. Otherwise timestamps are omitted, and so are keys unless a value is null.
     """
@@ -102,7 +105,7 @@ class Fetcher:
             yield _by_topic(chunk)
 
     def _pieces(self, positions: Positions, on_lost: OnLost) -> Generator[Records, None, None]:
-        """Yield all records in small pieces, which are cheaper than large ones."""
+        """Yield all records in small pieces, which are processed faster than large pieces."""
         self._consumer.assign(list(map(_beginning, positions.ranges)))
         heard = self._clock()
         try:
@@ -159,7 +162,7 @@ class Fetcher:
         return Records(topic, partition, offset, value, key, headers if any(headers) else None, timestamp, made)
 
     def _heed(self, event: Message, positions: Positions, on_lost: OnLost) -> None:
-        """Handle an event that is not a record. Raises ChangelogError if the range cannot be read further."""
+        """Handle an event that is not a record. Raises ChangelogError if the rest of the range cannot be read."""
         number = int(positions.find([event])[0])
         if number < 0 or number not in positions.open:
             return
@@ -170,7 +173,7 @@ class Fetcher:
             if offset is not None and offset >= part.end:
                 positions.finish(number)
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return  # librdkafka requires a group name and looks the group up, but nothing here uses the group.
+            return  # librdkafka requires a group name and looks up the group, but this module does not use the group.
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             earliest, end = self.watermarks(part.topic, part.partition)
             wanted = int(positions.position[number])
@@ -217,7 +220,7 @@ class Fetcher:
 
 
 def _beginning(part: Range) -> TopicPartition:
-    """Return a range's start. Its leader epoch lets a broker check that it still has the preceding records."""
+    """Return a range's start. By its leader epoch, the broker checks that the preceding records still exist."""
     if part.epoch < 0:
         return TopicPartition(part.topic, part.partition, part.start)
     return TopicPartition(part.topic, part.partition, part.start, leader_epoch=part.epoch)
@@ -228,7 +231,7 @@ def _some(messages: Sequence[Message], rows: Indices) -> list[Message]:
 
 
 def _by_topic(chunk: list[Records]) -> list[Records]:
-    """Merge a chunk's records by topic. Clear the chunk, so that a suspended generator does not keep its memory."""
+    """Merge a chunk's records by topic. Clear the chunk, so that a suspended generator does not retain the memory."""
     topics = sorted({part.topic for part in chunk})
     records = [Records.concat([part for part in chunk if part.topic == topic]) for topic in topics]
     chunk.clear()
@@ -236,7 +239,7 @@ def _by_topic(chunk: list[Records]) -> list[Records]:
 
 
 def _made(messages: list[Message]) -> Made:
-    """Return the timestamp of every `_STRIDE`th message, if it has one, and how many messages it represents."""
+    """Return the timestamps of every `_STRIDE`th message, and the number of messages that each timestamp represents."""
     times = [message.timestamp() for message in messages[::_STRIDE]]
     stands = np.full(len(times), _STRIDE)
     stands[-1] = len(messages) - _STRIDE * (len(times) - 1)

@@ -62,7 +62,7 @@ class _Avro(ValueFormat):
 
     @abstractmethod
     def _groups(self, raw: Raw, faults: Faults) -> Iterator[tuple[Record, Indices, pa.BinaryArray]]:
-        """Yield each writer's schema, the indices of its values in `raw`, and these Avro values."""
+        """Yield each writer's schema, the indices in `raw` of the values written with it, and their Avro bytes."""
 
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
         """Decode keys or values to rows of `reader`."""

@@ -1,7 +1,8 @@
 """Decode JSON keys and values: objects whose members are the columns (`avro.json_rows`).
 
 Kafka Connect may have wrapped a value together with its schema. The value is then decoded with that schema, as Avro is
-with its writer's schema (`avro.connect_values`). An empty schema is ignored. A null payload counts as no value.
+with its writer's schema (`avro.connect_values`). An empty schema is ignored. A null payload means that there is no
+value.
 
 A single-column key may be the bare value; if the value is text, its quotes may be missing.
 """
@@ -34,7 +35,7 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class _Found:
-    """Parsed values or keys (None for bad ones), and the number of each one's Connect schema (0 for none)."""
+    """Parsed values or keys (None if bad), with the number of the Connect schema of each (0 if it has none)."""
 
     values: list[Any]
     numbers: list[int]
@@ -65,7 +66,7 @@ class _Found:
         return number or len(self.schemas)
 
     def groups(self) -> list[tuple[Any, Indices]]:
-        """Return the schemas (None for no schema), each with the indices of the good values that have it."""
+        """Return the schemas (None for no schema), each with the indices of the good values with this schema."""
         pairs = zip(self.values, self.numbers, strict=True)
         there = np.array([number if value is not None else -1 for value, number in pairs], np.int64)
         schemas = [None, *self.schemas]
@@ -111,7 +112,7 @@ class Json(ValueFormat):
         )
 
     def without_nothing(self, values: pa.BinaryArray) -> pa.BinaryArray:
-        """Replace each JSON `null`, whether bare or the payload next to a schema, with an Arrow null."""
+        """Replace each JSON `null`, whether it is a bare value or the payload next to a schema, with an Arrow null."""
         suspects = pc.match_substring_regex(values, _NOTHING)
         if not pc.any(suspects).as_py():
             return values
@@ -213,13 +214,13 @@ def _object(value: Any, reader: Record, raw: Raw, at: int, faults: Faults) -> di
 
 
 def _member(schema: Any, name: str) -> Any:
-    """Return the schema of a struct's member, None if the schema does not contain it."""
+    """Return the schema of a struct's member, or None if the struct has no such member."""
     if not is_complete(schema) or schema.get("type") != "struct":
         return None
     return next((each for each in schema["fields"] if isinstance(each, dict) and each.get("field") == name), None)
 
 
 def _read(writer: Record, reader: Record) -> Record:
-    """Reduce a writer's record to the columns that `reader` may use, by name or alias. The others are ignored."""
+    """Reduce a writer's record to the columns that `reader` may use, by name or alias. Other columns are ignored."""
     wanted = {name for field in reader.fields for name in (field.name, *field.aliases)}
     return replace(writer, fields=tuple(field for field in writer.fields if field.name in wanted))

@@ -1,4 +1,4 @@
-"""Measure a query's lag in rows and in seconds, by requests to the brokers. No batch needs to be running.
+"""Measure a query's lag in rows and in seconds by querying the brokers. No batch needs to be running.
 
 The query's committed offsets are also committed to a consumer group, so that Kafka monitoring tools can show the lag.
 Rowkind never reads them back.
@@ -23,16 +23,17 @@ _RECORDS_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 
 _ONE_RECORD = {"max.partition.fetch.bytes": 1024, "queued.min.messages": 1, "queued.max.messages.kbytes": 1024}
-"""A broker sends at least one whole record batch; these settings prevent the broker from sending more."""
+"""A broker always sends at least one whole record batch. These settings keep it from sending more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
     """The lag of one partition.
 
-    - `rows`: the number of offsets not yet read. `seconds`: the age of the first record among them.
+    - `rows`: the number of offsets not yet read. `seconds`: the age of the first unread record.
     - `end`: the offset after the last record, including records of transactions that are still open.
-    - `held`: for how many seconds an open transaction has blocked the records after it; 0 if there is none.
+    - `held`: for how many seconds an open transaction has blocked the records that follow it; 0 if no transaction is
+      open.
     """
 
     rows: int
@@ -41,7 +42,7 @@ class Lag:
     held: float = 0.0
 
     def at(self, offset: int) -> Lag:
-        """Return the lag that remains when everything before `offset` has been read. The age is an upper bound."""
+        """Return the lag that remains when all records before `offset` have been read. Its age is an upper bound."""
         rows = min(self.rows, max(0, self.end - offset))
         return Lag(rows, self.seconds if rows else 0.0, self.end, self.held if rows else 0.0)
 
@@ -69,7 +70,7 @@ class LagMeter:
         self._consumer.close()
 
     def look(self, at: Mapping[At, int] | None) -> dict[At, Lag]:
-        """Return each partition's lag for a query that has read up to the offsets `at`, None if it has not begun.
+        """Return each partition's lag. `at`: the offsets up to which the query has read, None if it has not begun.
 
         While Kafka does not answer, the row counts of the last answer are returned. Rows may have arrived since that
         answer, so the age is measured from the time of that answer or earlier.
@@ -94,7 +95,7 @@ class LagMeter:
         return max(0.0, now - self._held[at][1]) if at in self._held else 0.0
 
     def tell(self, at: Mapping[At, int]) -> None:
-        """Commit these offsets to the consumer group if they have changed. Raises ChangelogError."""
+        """Commit the given offsets to the consumer group if they have changed. Raises ChangelogError."""
         if at == self._told:
             return
         try:
@@ -118,7 +119,7 @@ class LagMeter:
         made = self._made(asked)
         self._since = known | {each: (offset, made.get(each, now)) for each, offset in asked.items()}
         open_ = {each: offset for each, offset in stable.items() if offset < ends[each]}
-        # A transaction that was open at the same offset in the last measurement is worth a request for its start time.
+        # If a transaction was already open at the same offset in the last measurement, request its start time.
         same = {each: offset for each, offset in open_.items() if self._held.get(each, (-1, 0.0))[0] == offset}
         unknown = {each: offset for each, offset in same.items() if each not in self._dated}
         self._held = {each: self._held[each] if each in same else (offset, now) for each, offset in open_.items()}
@@ -126,7 +127,7 @@ class LagMeter:
         self._dated = {*same}
 
     def _made(self, positions: Mapping[At, int]) -> dict[At, float]:
-        """Return the time of the first record at or after each position, in Unix seconds, where it is known."""
+        """Return the known times, in Unix seconds, of the first record at or after each position."""
         made: dict[At, float] = {}
         left = set(positions)
         deadline = time.monotonic() + _RECORDS_SECONDS
@@ -136,8 +137,8 @@ class LagMeter:
                 topic, partition = message.topic(), message.partition()
                 if topic is None or partition is None or (topic, partition) not in left:
                     continue
-                # Unassign the partition, so that the others get their turn. An error, such as an end of partition,
-                # also finishes it.
+                # Unassign the partition, so that other partitions get their turn. An error, such as an end of
+                # partition, also finishes a partition.
                 left.remove((topic, partition))
                 self._consumer.incremental_unassign([TopicPartition(topic, partition)])
                 kind, milliseconds = message.timestamp()

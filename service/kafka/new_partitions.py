@@ -3,8 +3,8 @@
 When partitions are added, a key may move to another partition. Older rows must not overwrite the key's newer rows, but
 within a batch the row with the greater offset wins, and offsets in different partitions are not comparable. A new
 partition is therefore read only when the others have been read up to the time of the new partition's first record.
-Partitions are numbered in the order in which they are added. The topic had more than k partitions from the time of the
-earliest record in partitions k and above.
+Partitions are numbered in the order in which they are added. From the time of the earliest record in partitions k and
+above, the topic had more than k partitions.
 
 A key that moved between two old partitions is not handled until the new partition has its first record. Times are
 record timestamps. Timestamps in the future are ignored, because the topic cannot have grown then.
@@ -47,7 +47,7 @@ def until_growth(
 
 
 def _growths(first: Mapping[At, int]) -> list[int]:
-    """Return the times (ms), in order, when partitions may have been added. `first`: the times of first records."""
+    """Return, in order, the times in ms at which partitions may have been added. `first`: the first records' times."""
     found: set[int] = set()
     earliest: int | None = None
     for at in sorted(first, reverse=True):

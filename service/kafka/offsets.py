@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 _BATCH = ""
-"""The JSON key for data that does not belong to a topic; no topic can have this name."""
+"""The JSON key for data that does not belong to a topic. No topic can have this name."""
 
 At = tuple[str, int]
 """A topic's name and a partition number."""
@@ -60,7 +60,7 @@ class Offset:
     epochs: Mapping[At, int] = field(default_factory=dict)
 
     def is_cut_as(self, other: Offset) -> bool:
-        """Return whether two batches have the same records."""
+        """Return whether the batches that end here and at `other` have the same records."""
         return (self.at, self.begin) == (other.at, other.begin)
 
     def to_json(self) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def divide(
 ) -> list[tuple[Range, ...]]:
     """Divide a batch into at most `tasks` read tasks of equal size, and return the ranges of each.
 
-    A task gets at least `rows_per_task` rows, so small batches have few tasks. Large partitions are cut, because any
-    task may read any row; if `whole` is set, partitions are not cut. `epochs`: the leader epochs of the records before
+    A task gets at least `rows_per_task` rows, so small batches have few tasks. Large partitions are split, because any
+    task may read any row. If `whole` is set, no partition is split. `epochs`: the leader epochs of the records before
     `begin`.
     """
     known = epochs or {}

@@ -1,6 +1,6 @@
-"""The driver side of a source: decide where it begins, where each batch ends, and how to handle lost records.
+"""The driver side of a source, which decides where to begin, where each batch ends, and how to handle lost records.
 
-It is separate from Spark's interface (`service.query.source`), so that tests can call each decision directly.
+This module is separate from Spark's interface (`service.query.source`), so that tests can call each decision directly.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _TICKS_EVERY_SECONDS = 1.0
 """The minimum interval between batches without rows, which only advance time."""
 
 _ENDS_ASKED = 3
-"""How many more times a partition's end is requested if it is before the offset already read."""
+"""How many more times to request a partition's end if the reported end is before the offset already read."""
 
 _FEW_ROWS = 1_000
-"""Record sizes are not checked if there are at most this many rows. The check takes as long as a small batch."""
+"""Record sizes are not checked for at most this many rows, because the check takes as long as a small batch."""
 
 _BATCH_SECONDS = 2.0
 _LEAST_ROWS = 200_000
@@ -44,12 +44,12 @@ _LEAST_ROWS = 200_000
 multiplies rows."""
 
 _BYTES_BESIDE = 100
-"""The size of a row's columns besides its record, in bytes: hash, key, arrival number, and lengths."""
+"""The size in bytes of what a row contains besides its record: hash, key, arrival number, and lengths."""
 
 
 @dataclass(frozen=True)
 class _View:
-    """Metadata that is looked up at intervals: topics, partitions and their earliest offsets."""
+    """Metadata that is refreshed at intervals: topics, partitions and their earliest offsets."""
 
     topics: Topics
     earliest: Mapping[At, int]
@@ -101,9 +101,9 @@ class Planner:
         return initial(self._cluster, self._starts)
 
     def end(self, start: Offset, rows: int | None) -> Offset:
-        """Return the end of the batch that begins at `start`; `start` itself if there is nothing new.
+        """Return the end of the batch that begins at `start`, or `start` itself if there is nothing new.
 
-        `rows`: the maximum number of rows, None for no limit. A batch that is replayed has its recorded end.
+        `rows`: the maximum number of rows, None for no limit. A replayed batch ends where it originally ended.
         Raises LostOffsetsError, ReplacedTopicError or MissingTopicError.
         """
         if self._spec.drain_file is not None and Path(self._spec.drain_file).exists():
@@ -127,7 +127,7 @@ class Planner:
         return {end.number: end for end in ends}
 
     def _planned(self, start: Offset, rows: int | None) -> Offset | None:
-        """Return the end of a new batch, without its number and time; None if there is nothing new."""
+        """Return the end of a new batch, without its number and time, or None if there is nothing new."""
         self._pace()
         view = self._look()
         begin = self._begin(start, view)
@@ -170,7 +170,7 @@ class Planner:
         self._target = now.at
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
-        """Return the ranges of each read task in a batch, which has at least 1 task. Raises LostOffsetsError."""
+        """Return the ranges of each of a batch's read tasks, of which there is at least 1. Raises LostOffsetsError."""
         # A query from which sinks were removed may no longer read all topics of a recorded batch.
         ends = {at: stop for at, stop in end.at.items() if at[0] in self._starts}
         begin = {at: offset for at, offset in (end.begin or start.at).items() if at in ends}
@@ -190,19 +190,19 @@ class Planner:
         return tasks or [()]
 
     def begins_run(self) -> bool:
-        """Return whether this is the first call, and so the first batch of a run."""
+        """Return whether this is the first call, which means that a run's first batch is being planned."""
         began, self._began = self._began, True
         return not began
 
     def opens_with(self, start: Offset) -> bool:
-        """Return whether the batch at `start` is the source's first and must take place even without rows."""
+        """Return whether the batch at `start` is the source's first batch and is needed even if it has no rows."""
         return bool(self._spec.opens) and not start.begin
 
     def _is_due(self, start: Offset) -> bool:
         """Return whether a batch without rows is due, either as a run's first batch or to advance time.
 
-        A run's first batch reports the state sizes. The last batch recorded in `due_file` when the next batch is due.
-        If the file does not exist, no batch of this run has recorded it yet, so a batch is due.
+        A run's first batch reports the state sizes. The previous batch recorded in `due_file` when the next batch is
+        due. If the file does not exist, no batch of this run has recorded it yet, so a batch is due.
         """
         if self._target is None and self._spec.levels and start.number >= 0 and not self._began:
             return True
@@ -216,16 +216,16 @@ class Planner:
         return True
 
     def _pace(self) -> None:
-        """If the row limit cut the last batch, which has just ended, adjust the limit to that batch's duration."""
+        """If the row limit cut short the batch that has just ended, adjust the limit to that batch's duration."""
         if self._under_way is not None:
             began, rows = self._under_way
             fits = int(rows * _BATCH_SECONDS / max(self._clock() - began, 0.001))
-            # The limit drops by half at most, because a batch may be slow for reasons other than its rows.
+            # The limit drops by at most half, because a batch may be slow for reasons other than its rows.
             self._paced_rows = max(_LEAST_ROWS, self._paced_rows // 2, min(fits, self._paced_rows * 2))
             self._under_way = None
 
     def _fitting(self, begin: Mapping[At, int], ends: Mapping[At, int]) -> int:
-        """Estimate how many of the rows between these offsets fit into `bytes_per_batch`; at least 1."""
+        """Estimate how many rows between the given offsets fit into `bytes_per_batch`. Return at least 1."""
         behind = {at: end - begin[at] for at, end in ends.items() if end > begin[at]}
         all_rows = sum(behind.values())
         if all_rows <= _FEW_ROWS:

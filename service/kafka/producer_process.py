@@ -1,16 +1,16 @@
 """Producer processes: one process per transactional id, which holds the Kafka producer.
 
-Spark assigns a partition's tasks to any idle Python worker. If workers held the producers, a worker would fence the
-previous one in almost every batch. Opening a producer takes 0.13 to 0.6 s: connections, a new epoch, reading the
-progress. So the producer is in a separate process, which all workers of a machine reach through a socket. A task sends
-its blocks to that process, and receives the counters or the exception that was raised:
+Spark assigns a partition's tasks to any idle Python worker. If workers had the producers, a worker would fence the
+previous worker's producer in almost every batch. Opening a producer takes 0.13 to 0.6 s: connections, a new epoch,
+reading the progress. So the producer is in a separate process, which all workers of a machine reach through a socket. A
+task sends its blocks to that process, and receives the counters or the exception that was raised:
 
     worker  ── spec, batch partition, blocks ─▶  process  ── transaction ─▶  Kafka
             ◀─ counters ───────────────────────────
 
 The first task that finds no such process starts it. The process exits when the last connected worker has disconnected.
-It keeps no essential state: if it dies, or if the partition moves to another machine, a new process starts. The new
-process fences the old producer and reads from the progress topic which batches were written
+The process keeps no essential state: if it dies, or if the partition moves to another machine, a new process starts.
+The new process fences the old producer and reads from the progress topic which batches were written
 (`service.kafka.transaction`).
 
 Starting a process from scratch takes 0.7 s. If workers are forked (`service.processes.worker_daemon`), their parent
@@ -46,8 +46,10 @@ from rowkind.service.kafka.spec import WriterSpec
 _SIZE = struct.Struct(">Q")
 
 _LONGEST = 55
-"""The maximum length in bytes of the temporary folder's path at which a socket in a subfolder still fits. A socket path
-may have 107 bytes, of which Spark's temporary folders in pods use 52."""
+"""The maximum length, in bytes, of the temporary folder's path that leaves enough room for a socket in a subfolder.
+
+A socket path may have 107 bytes, of which Spark's temporary folders in pods use 52.
+"""
 
 _FORKS = "ROWKIND_FORKS"
 """The environment variable with the address of the socket at which a worker can request a forked producer process."""
@@ -81,8 +83,8 @@ def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Seque
 def fork_on_demand() -> None:
     """Fork a template process, which forks a producer process whenever a worker requests one.
 
-    Workers are forked from the current process later. The current process must not have started a thread. The template
-    exits when the current process and all its workers have exited.
+    Workers are forked from the current process later. The current process must not have started any thread. The
+    template exits when the current process and all its workers have exited.
     """
     address = _address("forks", str(os.getpid()))
     listener = _listening(address)
@@ -118,7 +120,7 @@ def fork_on_demand() -> None:
 def serve(address: str, told: int) -> None:
     """Write to Kafka the blocks that workers send to the socket at `address`, until the last worker disconnects.
 
-    When the socket is ready, a line is written to the file descriptor `told`.
+    When the socket is ready, this function writes a line to the file descriptor `told`.
     """
     with _listening(address) as listener, selectors.DefaultSelector() as ready:
         # Set a name for process listings: a forked process has the same command line as the workers.
@@ -192,7 +194,7 @@ def _connect(address: str) -> BufferedRWPair:
 
 
 def _start(address: str) -> None:
-    """Start the process and wait until it listens. Signals to the job do not reach it, because the job drains first."""
+    """Start the process and wait until it listens. It gets no signals that are sent to the job, which drains first."""
     if not (_forked(address) or _spawned(address)):
         raise WriterLostError("A process that writes to Kafka did not start. See the executor's log for the reason.")
 
@@ -221,7 +223,7 @@ def _spawned(address: str) -> bool:
 
 
 def _address(*producer: str) -> str:
-    """Return the path of the socket, in a folder that only this user may enter."""
+    """Return the path of the socket, in a folder that only this user can enter."""
     temporary = tempfile.gettempdir()
     folder = Path(temporary if len(temporary) <= _LONGEST else "/tmp", f"rowkind-{os.getuid()}")  # noqa: S108 - see below
     folder.mkdir(mode=0o700, exist_ok=True)

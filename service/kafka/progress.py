@@ -1,17 +1,19 @@
 """The progress topic: which batches a query's partition has written, kept in the same Kafka transactions as the rows.
 
-Each query has its own compacted progress topic with one partition per task partition. Only that task partition's
-transactional id writes to it. Reading the partition is therefore safe: once `init_transactions` has returned, the
-partition has no open transaction, so no record is hidden beyond its last stable offset. In a shared partition, another
-writer's open transaction could hide the query's own last record. The partition's last record is the progress.
+Each query has its own compacted progress topic with one partition per task partition. Only the task partition's own
+transactional id writes to its partition. Reading the partition is therefore safe: once `init_transactions` has
+returned, the partition has no open transaction, so no record is hidden beyond its last stable offset. In a shared
+partition, another writer's open transaction could hide the query's own last record. The partition's last record is the
+progress.
 
 Partition 0 has a record of each of the last `KEPT` batches, including batches without results. A query's output depends
-on how its records are cut into batches and on the batch times. So a start from an older checkpoint replays the recorded
-batches (`service.checkpoint.replay`). The record keys repeat after `KEPT` batches, so compaction removes older records.
+on how its records are divided into batches and on the batch times. So a start from an older checkpoint replays the
+recorded batches (`service.checkpoint.replay`). The record keys repeat after `KEPT` batches, so compaction removes older
+records.
 
 A progress record also names the run (one start of the job's process) that wrote it. Run names begin with a counter, so
 a later run has a greater name. A run that reads a later run's progress has been replaced and must stop. Otherwise, two
-runs with different checkpoints would fence each other repeatedly, and both would write every row.
+runs with different checkpoints would fence each other repeatedly, and each run would write every row.
 """
 
 from __future__ import annotations
@@ -34,15 +36,15 @@ from rowkind.service.kafka.spec import WriterSpec
 
 _FIRST_STEP = 8
 _STRANGE = (ValueError, TypeError, AttributeError)
-"""The errors that may be raised when a record of another program is parsed as a progress record."""
+"""The errors that may be raised when another program's record is parsed as a progress record."""
 
 KEPT = 10_000
-"""The number of recorded batches. A checkpoint that is more batches behind cannot be replayed."""
+"""How many batches are kept on record. If a checkpoint is more batches behind, the job cannot replay them."""
 
 
 @dataclass(frozen=True)
 class BatchPartition:
-    """A batch's part in one task partition. If the task is retried, the value is equal.
+    """A batch's part in one task partition. A retried task has an equal value.
 
     - `checkpoint`: the query's id, stored in its checkpoint. Restarts keep this id; a new checkpoint has a new one.
     - `now`: the time of the batch, Unix time in ms.
@@ -58,12 +60,12 @@ class BatchPartition:
 
 @dataclass(frozen=True)
 class Progress:
-    """The last batch that a query's partition has committed, with the data needed to repeat it on the previous state.
+    """The last batch that a query's partition has committed, with the data needed to repeat it on the state before.
 
-    - `job`, `query`: the query that wrote it.
-    - `run`: the name of the run that wrote it.
+    - `job`, `query`: the names of the job and query that wrote the batch.
+    - `run`: the name of the run that wrote the batch.
     - `tasks`: the number of task partitions, 0 if it was not recorded.
-    - `sinks`, `topics`: the sinks that the query wrote, and their topics.
+    - `sinks`, `topics`: the query's sinks, and the topics to which they are written.
 
     The other fields are those of `BatchPartition`.
     """
@@ -82,7 +84,7 @@ class Progress:
 
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
-        """Return the progress after `batch_partition` is committed."""
+        """Return the progress for the time after `batch_partition` is committed."""
         sinks = sorted(each.sink for each in spec.sinks.values())
         return cls(
             job=spec.job,
@@ -103,7 +105,7 @@ class Progress:
         return self.checkpoint == batch_partition.checkpoint and self.batch >= batch_partition.batch
 
     def contradicts(self, batch_partition: BatchPartition) -> bool:
-        """Return whether the written batch with this number was cut differently, so that its changes differ."""
+        """Return whether the written batch with this number has other records, so that its changes differ."""
         if self.batch != batch_partition.batch or not (self.extent and batch_partition.extent):
             return False
         return not _end(self.extent).is_cut_as(_end(batch_partition.extent))
@@ -155,10 +157,10 @@ def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
 
 
 def latest(kafka: KafkaSettings, topics: Iterable[str]) -> dict[str, Progress]:
-    """Return the last progress in partition 0 of each topic. Topics without one or without access are left out."""
+    """Return the last progress in partition 0 of each topic. Topics that have none or are unreadable are left out."""
     fetcher, ranges = _fetcher(tuple(sorted(kafka.items()))), list[Range]()
     for topic in topics:
-        # A topic that is being deleted, or that this user may not read, is skipped.
+        # A topic that is being deleted, or that this user is not allowed to read, is skipped.
         with suppress(KafkaException):
             earliest, end = fetcher.watermarks(topic, 0)
             ranges += [Range(topic, 0, max(earliest, end - _FIRST_STEP), end)] if end > earliest else []
@@ -175,7 +177,7 @@ def latest(kafka: KafkaSettings, topics: Iterable[str]) -> dict[str, Progress]:
 
 
 def _ours(value: bytes | None) -> Progress | None:
-    """Return the parsed progress, or None if another program wrote the record."""
+    """Return the parsed progress record, or None if another program wrote the record."""
     try:
         return None if value is None else Progress.from_bytes(value)
     except _STRANGE:
@@ -183,7 +185,7 @@ def _ours(value: bytes | None) -> Progress | None:
 
 
 def recorded(kafka: KafkaSettings, topic: str) -> Iterator[Progress]:
-    """Yield the recorded batches in the order they were written; some occur more than once. Raises ChangelogError."""
+    """Yield the recorded batches in the order they were written, some repeatedly. Raises ChangelogError."""
     fetcher = _fetcher(tuple(sorted(kafka.items())))
     try:
         earliest, end = fetcher.watermarks(topic, 0)
@@ -194,7 +196,7 @@ def recorded(kafka: KafkaSettings, topic: str) -> Iterator[Progress]:
 
 
 def next_run(*before: str) -> str:
-    """Return a run name greater than all of these. A random suffix orders runs that begin at the same moment."""
+    """Return a run name greater than all given names. A random suffix orders runs that begin at the same moment."""
     last = max((int(name.partition("-")[0]) for name in before if name), default=0)
     return f"{last + 1:08}-{secrets.token_hex(4)}"
 

@@ -1,4 +1,4 @@
-"""Track a read task's progress through its ranges, for arrays of records at a time."""
+"""Track a read task's progress through its ranges, one array of records at a time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Positions:
         return np.flatnonzero(self.position < self._end)
 
     def find(self, messages: Sequence[Message]) -> Int64s:
-        """Return the index of each message's range, -1 for none. Makes few method calls per message, for speed."""
+        """Return the index of each message's range, or -1 if it is in no range. It calls few methods per message."""
         count = len(messages)
         partition = np.minimum(
             np.fromiter(map(Message.partition, messages), np.int64, count), self._number.shape[1] - 1
@@ -51,7 +51,7 @@ class Positions:
         return number
 
     def advance(self, ranges: Int64s, offset: Int64s) -> Mask:
-        """Advance past the records at these offsets. Return a mask of the records that are inside their ranges."""
+        """Advance past the records at the given offsets. Return a mask of the records that are inside their ranges."""
         known = ranges >= 0
         np.maximum.at(self.position, ranges[known], offset[known] + 1)
         return known & (offset < self._end[ranges])

@@ -70,10 +70,10 @@ class Reading:
     ) -> Iterator[LabelledBlock]:
         """Yield the blocks of all records in the ranges, with control blocks before and after them.
 
-        The first blocks send the batch's `extent` to every writer, if it is given. If `opens` is set, further blocks
-        let operators start without rows. If `reports` is set, further blocks ask every shard to report its state size.
-        The last blocks carry the watermarks. In the `first` task of a batch, the watermarks include partitions without
-        new records.
+        If `extent` is given, the first blocks send it to every writer. If `opens` is set, further blocks let operators
+        start without rows. If `reports` is set, further blocks ask every shard to report its state size. The last
+        blocks carry the watermarks. In the `first` task of a batch, the watermarks include partitions without new
+        records.
         """
         labels, spec = self._spec.labels, self._spec
         # If partitions stay whole, nothing is shuffled and each read task is its own writer.
@@ -160,7 +160,7 @@ class Reading:
             _spend(counters, "calc", started)
 
     def _mark(self, scan: PhysicalScan, rows: Rows, marks: dict[str, dict[int, int | None]]) -> None:
-        """Advance the watermarks in `marks` by the times of these rows."""
+        """Advance the watermarks in `marks` according to the times of the given rows."""
         source = scan.source
         if source.watermark is None or source.table not in self._spec.timed_tables:
             return
@@ -172,7 +172,10 @@ class Reading:
 
 @contextmanager
 def _no_cycles() -> Iterator[None]:
-    """Pause the garbage collector. A chunk's objects form no cycles, and the search for cycles took 1/3 of the time."""
+    """Pause the garbage collector.
+
+    A chunk's objects form no cycles, and the search for cycles took a third of the time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

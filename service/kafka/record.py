@@ -25,13 +25,13 @@ class OneRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
     def header(self, name: str) -> bytes | None:
-        """Return the value of the last header with this name, None if there is none."""
+        """Return the value of the last header with this name, or None if there is no such header."""
         return dict(self.headers).get(name)
 
 
 @dataclass(frozen=True)
 class Made:
-    """Sampled record times: `at` has times in ms since the epoch; `records` has the number of records at each time."""
+    """Sampled record times: `at` contains times in ms since the epoch, `records` the number of records at each time."""
 
     at: Int64s
     records: Int64s
@@ -44,13 +44,13 @@ class Made:
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one topic as columns; the records of each partition are in offset order.
+    """Records of one topic as columns. The records of each partition are in offset order.
 
     - `value`: null for a tombstone, which deletes its key in a compacted topic.
     - `key`: null if the record has no key, or if the key was not fetched. Keys are fetched only if a value is null or
       if the fetcher reads `whole` records (`service.kafka.fetch`).
     - `headers`: None if no record has any.
-    - `timestamp`: ms since the epoch, -1 for none; None unless whole records were fetched.
+    - `timestamp`: ms since the epoch, or -1 if a record has none; None unless whole records were fetched.
     - `made`: the times of a sample of the records, None if unknown.
     """
 

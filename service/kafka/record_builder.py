@@ -32,8 +32,8 @@ _ROOM_SECONDS = 0.1
 class Messages:
     """Net changes of one sink, ready to be sent in this order.
 
-    `values` has None for a tombstone. `spread` is set if messages have no key: each row's hash chooses its partition,
-    so that a row and its later retraction are in the same partition.
+    `values` has None for a tombstone. `spread` is set if messages have no key: each row's hash determines its
+    partition, so that a row and its later retraction are in the same partition.
     """
 
     sink: SinkSpec
@@ -45,7 +45,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class RecordBuilder:
-    """Everything that one task sends with the same delivery guarantee: messages of some sinks, and dead letters."""
+    """Everything that one task sends with the same delivery guarantee: the messages of some sinks, and dead letters."""
 
     messages: Sequence[Messages]
     letters: Sequence[DeadLetter]
@@ -61,7 +61,7 @@ class RecordBuilder:
 
 
 def prepare(spec: WriterSpec, batch: Batch) -> tuple[RecordBuilder, RecordBuilder]:
-    """Net and frame a batch's changes. Return those to send exactly once, and those to send at least once.
+    """Net and frame a batch's changes. Return the records to send exactly once, and those to send at least once.
 
     If any sink has transactions, dead letters are sent in them too. Raises AppendOnlyError.
     """
@@ -112,7 +112,7 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
 
 
 def send(producer: Producer, spec: WriterSpec, outgoing: RecordBuilder, partitions: Mapping[str, int]) -> None:
-    """Hand every message to the producer, waiting while its queue is full. Raises KafkaException.
+    """Hand every message to the producer, waiting while the producer's queue is full. Raises KafkaException.
 
     `partitions`: the number of partitions of each topic.
     """
@@ -134,8 +134,8 @@ def _send(producer: Producer, messages: Messages, partitions: int) -> None:
     for key, value, kind, place in zip(messages.keys, messages.values, messages.kinds, places, strict=True):
         while True:
             try:
-                # Only positional arguments, because a single keyword argument costs half as much as the call. No
-                # callback and no timestamp either.
+                # All arguments are positional, because a single keyword argument costs half as much as the call itself.
+                # For the same reason, there is no callback and no timestamp.
                 produce(topic, value, key, place, None, None, 0, headers[kind])
                 break
             except BufferError:
@@ -143,7 +143,7 @@ def _send(producer: Producer, messages: Messages, partitions: int) -> None:
 
 
 def push(producer: Producer, *message: Any, **more: Any) -> None:
-    """Hand one message to the producer, waiting while its queue is full. Raises KafkaException."""
+    """Hand one message to the producer, waiting while the producer's queue is full. Raises KafkaException."""
     while True:
         try:
             producer.produce(*message, **more)

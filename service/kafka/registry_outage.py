@@ -18,7 +18,7 @@ from rowkind.avro.registry import Unanswered
 
 @dataclass(frozen=True)
 class RegistryOutage:
-    """An outage of the registry at `address`. `seconds`: for how long it has not answered; `why`: the reason."""
+    """An outage of the registry at `address`. `seconds`: how long it has not answered; `why`: the reason."""
 
     address: str
     seconds: float

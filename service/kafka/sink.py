@@ -1,4 +1,4 @@
-"""Run a write task: net its blocks' changes, and write them exactly once or at least once, depending on the sink."""
+"""Run a write task: net its blocks' changes, and write them exactly once or at least once, as each sink requires."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rowkind.service.kafka.transaction import Outcome, write_once
 
 @dataclass
 class Counted:
-    """A write task's counters: `carried` arrived with its blocks, `written` counts its own work."""
+    """A write task's counters: `carried` arrived with the task's blocks, `written` are those of its own work."""
 
     carried: dict[str, float] = field(default_factory=dict)
     written: dict[str, float] = field(default_factory=dict)
@@ -48,7 +48,8 @@ def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa
     if not (len(once) or len(repeatable) or batch_partition.partition == 0):
         return task
     with _timed(task, spec.query, "send"):
-        # The progress is recorded before the results are visible, because a replay must know how the batch was cut.
+        # The progress is recorded before the results are visible, because a replay must know where the batch began and
+        # ended.
         if not spec.transactions:
             at_least_once.record(spec, batch_partition)
         else:
@@ -69,7 +70,7 @@ def _count(task: Counted, query: str, outcome: Outcome, retries: int) -> None:
 
 @contextmanager
 def _timed(task: Counted, query: str, stage: str) -> Iterator[None]:
-    """Add the seconds that a stage takes to the task's counters."""
+    """Measure how many seconds a stage takes, and add them to the task's counters."""
     started = time.perf_counter()
     try:
         yield

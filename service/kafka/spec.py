@@ -29,7 +29,8 @@ class SourceSpec:
 
     - `scans`: the tables' scans, each with the exits of its rows. `labels`: Spark's label of each shard.
     - `kafka`: librdkafka settings.
-    - `writer`: the level that receives counters and dead letters. `writers`: labels that reach each of its tasks.
+    - `writer`: the level that receives counters and dead letters. `writers`: for each of the writer's tasks, a label
+      that is sent to it.
     - `opens`: the shards and levels of operators that emit a row even if their input is empty. If there are any, the
       source has a first batch even if there is nothing to read, and sends an empty block to each of these operators.
     - `levels`: the levels that keep state. In the first batch of a run, every shard reports its state size.
@@ -76,7 +77,7 @@ class SourceSpec:
 
     @property
     def whole(self) -> bool:
-        """Whether records are fetched whole, as a record may become a dead letter or its key identify a deleted row."""
+        """Whether records are fetched whole, in case one becomes a dead letter or its key identifies a deleted row."""
         sources = [each.scan.source for each in self.scans]
         # The record's key identifies the deleted row, and a JSON value may be a literal `null`, which deletes too.
         if any(each.debezium or (each.format == "json" and each.mode == "upsert") for each in sources):
@@ -91,7 +92,7 @@ class SourceSpec:
 
 
 def starts(scans: Iterable[GraphScan]) -> dict[str, Start]:
-    """Return the start position of each topic that these scans read."""
+    """Return the start position of each topic that the given scans read."""
     return {each.scan.source.topic: each.scan.source.start for each in scans}
 
 
@@ -100,8 +101,8 @@ class SinkSpec:
     """A result topic and how it is written.
 
     - `keyed`: changes carry the sink's unique key, packed as the Kafka key.
-    - `by_seq`: the changes are an upsert stream as read from its topic; the last change of a key counts. `ordered`: all
-      changes are inserts, written in order. See `operators.columns.emission.net` for both.
+    - `by_seq`: the changes are an upsert stream as read from its topic, so the last change of each key counts.
+      `ordered`: all changes are inserts, written in order. See `operators.columns.emission.net` for both.
     - `value`, `key`: the formats of values and keys; `key` is None if records have no keys.
     - `row_kind`: the header for the row kind, None for no header.
     - `transactions`: True for exactly-once delivery; False for at-least-once, which only upsert sinks allow.
@@ -123,12 +124,12 @@ class SinkSpec:
 class WriterSpec:
     """The specification of a query's writer.
 
-    - `sinks`: the query's sinks, by their places in its graph.
+    - `sinks`: the query's sinks, by their positions in the query's graph.
     - `transaction_timeout_ms`: how long a transaction may stay open. A task opens it only when everything is ready to
       be sent.
     - `run`: the name of this run of the job; a later run has a greater name (`service.kafka.progress`).
     - `progress_topic`: the query's own progress topic, with a partition for every task of a batch.
-    - `written`: all tasks have written the batches before this number. Replaying them only restores state.
+    - `written`: all tasks have written every batch with a lower number. Replaying such a batch only restores state.
     - `tasks`: the number of partitions of the query's state.
     - `claims`: the result topics, which no other job may write (`service.kafka.topic_claims`).
     """
@@ -151,11 +152,11 @@ class WriterSpec:
         return any(each.transactions for each in self.sinks.values())
 
     def topics(self, *, transactions: bool) -> list[str]:
-        """Return the topics of the sinks that are written exactly once, or those of the other sinks."""
+        """Return the topics of the sinks that are written in transactions, or of those that are not."""
         return [each.topic for each in self.sinks.values() if each.transactions == transactions]
 
     def without_claims(self) -> Self:
-        """Return the same specification without claims, so that other jobs may write its topics."""
+        """Return the same specification without claims, so that other jobs can write to its topics."""
         return replace(self, claims=())
 
     def transactional_id(self, partition: int) -> str:

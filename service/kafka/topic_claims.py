@@ -1,6 +1,6 @@
-"""Claims to result topics: each query records with its progress which topics it writes.
+"""Claims to result topics: each query records, with its progress, the topics to which it writes.
 
-Two jobs that write the same topic would write every row twice, or retract each other's rows. The last progress of a
+Two jobs that write to the same topic would write every row twice, or retract each other's rows. The last progress of a
 query (`service.kafka.progress`) names the job and its result topics, even while the job is stopped. So a starting job
 reads the progress topics of all other jobs that its Kafka user may see. A claim ends when its query is started without
 the sink, or when another job takes the topic over (`release`).
@@ -30,7 +30,7 @@ class Claim:
 
 
 def claims(kafka: KafkaSettings, topics: Collection[str], job: str) -> list[Claim]:
-    """Return the claims of jobs other than `job` to any of these topics, as far as this Kafka user may see them.
+    """Return the claims of jobs other than `job` to any of the given topics, as far as this Kafka user can see them.
 
     Raises ChangelogError.
     """
@@ -38,18 +38,22 @@ def claims(kafka: KafkaSettings, topics: Collection[str], job: str) -> list[Clai
 
 
 def check(kafka: KafkaSettings, topics: Collection[str], job: str) -> None:
-    """Check that no other job writes any of these topics. Raises ClaimedTopicsError."""
+    """Check that no other job writes to any of the given topics. Raises ClaimedTopicsError."""
     if found := claims(kafka, topics, job):
         raise _refused(found, topics)
 
 
 def claim(spec: WriterSpec) -> None:
-    """Record a query's claim, unless already recorded. Raises ClaimedTopicsError if another job claims a topic too."""
+    """Record a query's claim, unless it is already recorded.
+
+    Raises ClaimedTopicsError if another job has a claim too.
+    """
     before = progress.read(spec.kafka, spec.progress_topic, 0)
     if before is not None and list(before.topics) == sorted(spec.claims) and before.job == spec.job:
         return
     _sign(spec, before)
-    # If two jobs checked before either had recorded its claim, the job whose name sorts first continues.
+    # If two jobs checked before either had recorded its claim, the job whose name comes first in alphabetical order
+    # continues.
     found = [each for each in claims(spec.kafka, spec.claims, spec.job) if each.last.job < spec.job]
     if found:
         _sign(spec.without_claims(), before)
@@ -57,7 +61,7 @@ def claim(spec: WriterSpec) -> None:
 
 
 def release(kafka: KafkaSettings, topics: Collection[str], job: str) -> Iterator[tuple[str, str]]:
-    """Take these topics from other jobs, and yield each topic with the job that claimed it.
+    """Take the given topics from other jobs, and yield each topic with the job that claimed it.
 
     The other jobs' queries stop if they are running. Raises ChangelogError.
     """

@@ -23,7 +23,7 @@ class TopicRecord:
     ends: tuple[int, ...]
 
     def harm(self, now: TopicRecord | None, *, keeps_all: bool) -> str:
-        """Describe the damage since this record, "" if there is none. `now`: the current topic, None if deleted.
+        """Describe the damage since this record, or return "". `now`: the current topic, None if it was deleted.
 
         `keeps_all`: the topic must contain every row of the result, and all rows of a key in the same partition.
         """

@@ -61,8 +61,9 @@ def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication:
 def source_topic(name: str, mode: ChangelogMode, partitions: int, *, truncates: bool = False) -> Topic:
     """Return a table's topic. An upsert topic is compacted, because only the last row of each key counts.
 
-    With `truncates`, a TRUNCATE of the database becomes an event without a key. A compacted topic does not accept the
-    event, and only a single partition orders it among all other changes. Such a topic keeps every change indefinitely.
+    With `truncates`, a TRUNCATE of the database becomes an event without a key. A compacted topic does not accept this
+    event, and only a topic with a single partition orders the event among all other changes. So the topic has one
+    partition and keeps every change indefinitely.
     """
     if truncates:
         return Topic(name, 1, None, _KEPT)
@@ -87,7 +88,7 @@ def progress_name(job: str, query: str) -> str:
 
 
 def filling_name(job: str, query: str, sink: str, token: str) -> str:
-    """Return the name of a sink's temporary topic while the query fills its state; `token` makes it unique."""
+    """Return the name of a sink's temporary topic while the query fills its state. `token` makes the name unique."""
     return f"{job}.{query}.{sink}.filling-{token}"
 
 
@@ -97,12 +98,12 @@ def group_name(job: str, query: str) -> str:
 
 
 def dead_letter_topic(name: str, replication: int | None = None) -> Topic:
-    """Return a dead letter topic; retention is the brokers' default."""
+    """Return a dead letter topic, which has the brokers' default retention."""
     return Topic(name, 1, replication, {"cleanup.policy": "delete"})
 
 
 def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
-    """Create the topics that do not exist and return their names. Add missing partitions to existing progress topics.
+    """Create the missing topics and return their names. Add missing partitions to existing progress topics.
 
     Raises ChangelogError.
     """
@@ -134,7 +135,7 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
 
 
 def delete(kafka: KafkaSettings, done_with: Iterable[str]) -> None:
-    """Delete these topics; missing topics are ignored. Raises ChangelogError."""
+    """Delete the given topics; missing topics are ignored. Raises ChangelogError."""
     admin, wanted = reach(kafka), list(done_with)
     for name, answer in admin.delete_topics(wanted, operation_timeout=ANSWER_SECONDS).items() if wanted else ():
         try:
@@ -150,7 +151,7 @@ def names(kafka: KafkaSettings) -> list[str]:
 
 
 def partitions(kafka: KafkaSettings, name: str) -> int:
-    """Return how many partitions a topic has, 0 if it does not exist. Raises ChangelogError."""
+    """Return how many partitions a topic has, or 0 if it does not exist. Raises ChangelogError."""
     # List all topics: a request for one topic by its name may create it.
     present = reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics
     return len(present[name].partitions) if name in present else 0
@@ -178,14 +179,17 @@ def _widen(kafka: KafkaSettings, admin: AdminClient, topic: Topic) -> None:
 
 
 def _await(admin: AdminClient, names: Sequence[str]) -> None:
-    """Wait until the brokers' metadata includes the new topics. It lags slightly behind the controller's metadata."""
+    """Wait until the brokers' metadata includes the new topics.
+
+    Their metadata lags slightly behind the controller's.
+    """
     deadline = time.monotonic() + ANSWER_SECONDS
     while set(names) - admin.list_topics(timeout=ANSWER_SECONDS).topics.keys() and time.monotonic() < deadline:
         admin.poll(0.05)
 
 
 def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
-    """Check that the topics exist and suit their use; return advice about settings that are unusual but work.
+    """Check that the topics exist and suit their use. Return advice about settings that work but are unusual.
 
     Raises MissingTopicError, which names all missing topics, or UnfitTopicError.
     """
@@ -212,7 +216,7 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
 
 
 def settings_of(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the topics' settings. Topics whose settings this user may not see are left out. Raises ChangelogError."""
+    """Return the topics' settings. Topics whose settings this user cannot see are left out. Raises ChangelogError."""
     return _settings(reach(kafka), names) if names else {}
 
 
@@ -221,7 +225,7 @@ def _settings(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, s
     answers = admin.describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
     found: dict[str, dict[str, str]] = {}
     for name, (_, answer) in zip(names, answers.items(), strict=True):
-        # A job without permission to see a topic's settings may still be allowed to read and write the topic.
+        # A job without permission to see a topic's settings may still be allowed to use the topic.
         with suppress(KafkaException):
             found[name] = {setting: entry.value for setting, entry in result(answer).items()}
     return found
@@ -257,7 +261,7 @@ def register(registry: Registry, topic: str, value: Record, key: Record | None) 
     """Register a topic's schemas as `<topic>-value` and `<topic>-key`, and return the topic's Avro formats.
 
     A schema that differs from the registered one becomes its next version, if readers that use the registered schema
-    can read the new rows too. Otherwise raises UnfitSubjectError. May also raise a RegistryError.
+    can read the new rows too. Otherwise, UnfitSubjectError is raised. A RegistryError may also be raised.
     """
     return Forms(
         AsAvro(register_schema(registry, f"{topic}-value", value)),
@@ -275,9 +279,9 @@ def register_schema(registry: Registry, subject: str, record: Record) -> int:
         resolution(record, present)
     except ResolutionError as error:
         raise UnfitSubjectError(
-            f"Subject {subject} has a schema that cannot read the rows that the job would write: {error}. The registry "
-            f"has the columns ({_columns(present)}), the job ({_columns(record)}). Change the query's columns, or "
-            f"write to another topic."
+            f"Subject {subject} has a schema that cannot read the rows that the job would write: {error}. The "
+            f"registered columns are ({_columns(present)}), the job's columns are ({_columns(record)}). Change the "
+            "query's columns, or write to another topic."
         ) from None
     return registry.register(subject, record)
 

@@ -1,4 +1,4 @@
-"""Exactly-once writing: one Kafka transaction per batch and partition, which includes the progress.
+"""Exactly-once writing: for each batch and partition, one Kafka transaction that includes the progress.
 
 librdkafka cannot distinguish a late commit of an earlier transaction from a commit of the current one, because it does
 not implement KIP-890. So the producer is discarded after any error or timeout. The next producer with the same
@@ -34,7 +34,7 @@ Outcome = Literal["committed", "skipped"]
 
 _TRIALS = 3
 _HOPELESS = (RefusedError, MissingTopicError, UnfitTopicError)
-"""Errors that would occur again in another attempt."""
+"""Errors that would recur on every attempt."""
 
 
 class TransactionalWriter:

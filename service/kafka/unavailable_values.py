@@ -2,7 +2,8 @@
 
 PostgreSQL does not log a large value (TOAST) that an update left unchanged, unless the table has REPLICA IDENTITY FULL.
 Debezium then writes the text of `unavailable.value.placeholder`: as text or bytes, as the only element of an array, as
-an array of numbers with the bytes of the text, or as key and value of a map. It is not a value of the column.
+an array of numbers with the bytes of the text, or as the key and value of a map. The placeholder is not a value of the
+column.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def unavailable(record: Record, payloads: pa.BinaryArray, placeholder: str) -> M
 
 
 def refusal(columns: list[str], placeholder: str) -> str:
-    """Return the error message for a row with the placeholder in these columns."""
+    """Return the error message for a row with the placeholder in the given columns."""
     several = len(columns) > 1
     return (
         f"{'columns' if several else 'column'} {', '.join(columns)}: Debezium does not know the unchanged "

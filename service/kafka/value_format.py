@@ -21,7 +21,10 @@ from rowkind.service.physical.source_table import SourceTable
 
 @dataclass(frozen=True)
 class Raw:
-    """The keys or values of the records at `where`. `schemas`: their headers with the schema id, null for none."""
+    """The keys or values of the records at `where`.
+
+    `schemas`: the contents of the records' schema id headers, null for none.
+    """
 
     bytes: pa.BinaryArray
     where: Indices
@@ -34,7 +37,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class Envelopes:
-    """Debezium envelopes: each one's operation and its rows before and after, null where missing or bad."""
+    """Debezium envelopes: the operation of each, and the rows before and after it, null where missing or bad."""
 
     op: Sequence[str | None]
     before: pa.BinaryArray
@@ -42,7 +45,7 @@ class Envelopes:
 
 
 class KeyFormat(ABC):
-    """A decoder of keys. A key that cannot be decoded is marked in the faults and has empty bytes."""
+    """A decoder of keys. A key that cannot be decoded is marked in the faults and becomes empty bytes."""
 
     @abstractmethod
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
@@ -70,7 +73,7 @@ KEY_REMEDY = (
 def resolved(
     source: SourceTable, writer: Record, reader: Record, raw: Raw, faults: Faults, *, of: Record | None = None
 ) -> pa.BinaryArray:
-    """Convert rows from the writer's schema to rows of `reader`. Rows of another type or that do not fit become empty.
+    """Convert rows from the writer's schema to rows of `reader`. Rows that do not fit `reader` become empty.
 
     `of`: the writer's complete record, if `writer` is only a part of it.
     """
@@ -94,7 +97,7 @@ def resolved(
 def scatter(
     parts: Sequence[pa.BinaryArray], places: Sequence[Indices], length: int, nothing: bytes | None
 ) -> pa.BinaryArray:
-    """Return an array with the parts' values at their places and `nothing` elsewhere."""
+    """Return an array with the parts' values at their positions and `nothing` elsewhere."""
     if len(parts) == 1 and len(places[0]) == length:
         return parts[0]
     pool = concat_binary([*parts, pa.array([nothing], pa.binary())])

@@ -4,10 +4,10 @@
 
 The fixed use at rest, in MB, consists of the JVM without its heap (270), the command (100), the workers' daemon (80)
 and the process that plans batches (90). Spark starts further processes with a query and keeps them for a minute (290).
-The kernel's memory for all of them is 70. Each task adds two workers and a producer process. The rest is divided in
-fixed shares. A batch is limited by the size of its rows in bytes. A task has several copies of these rows: as blocks,
-as columns, as results. Cached state is in mapped files, whose pages the kernel can reclaim. Its share is therefore a
-limit only if the files themselves are in memory.
+The kernel's memory for all of these processes is 70 MB. Each task adds two workers and a producer process. The rest is
+divided in fixed shares. A batch is limited by the size of its rows in bytes. A task has several copies of these rows:
+as blocks, as columns, as results. Cached state is in mapped files, whose pages the kernel can reclaim. Its share is
+therefore a limit only if the files themselves are in memory.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _COPIES = 8
 
 @dataclass(frozen=True)
 class Budget:
-    """The size of each part, in bytes.
+    """The size of each part of a job's memory, in bytes.
 
-    - `heap`: the JVM's heap. `direct`: the JVM's memory outside the heap, which holds blocks in transit.
+    - `heap`: the JVM's heap. `direct`: the JVM's memory outside the heap, for blocks in transit.
     - `rocksdb`: all state stores together.
     - `cache`: the state that workers cache, if the files are in memory; None for as much as is useful.
     - `batch`: the records that a batch reads.
@@ -45,7 +45,7 @@ class Budget:
     def at_once(self, tasks: int) -> int:
         """Return the bytes of blocks that each of `tasks` tasks may pass to its worker at once.
 
-        A growing buffer takes three times its size: the old buffer, and a new one of twice the size.
+        While a buffer grows, it takes three times its size: the old buffer, and a new buffer of twice the size.
         """
         return max(_LEAST_AT_ONCE, self.direct // (4 * tasks))
 
@@ -56,7 +56,7 @@ def least(parallelism: int) -> int:
 
 
 def budget(memory: int | None, parallelism: int) -> Budget:
-    """Divide `memory` bytes, at least `least`, into parts. If it is None, return parts that suit most jobs."""
+    """Divide `memory` bytes, at least `least`, into parts. If `memory` is None, return parts that suit most jobs."""
     if memory is None:
         return Budget()
     shared = memory - _AT_REST - _PER_TASK * parallelism

@@ -13,7 +13,7 @@ _PATIENCE_SECONDS = 30.0
 """A client that sends nothing for this many seconds is disconnected."""
 
 _POLL_SECONDS = 0.1
-"""Interval in seconds at which the server checks whether it was closed, and so the maximum time that closing takes."""
+"""Interval in seconds at which the server checks whether it was closed. Closing takes no longer than this."""
 
 
 class HttpServer:

@@ -1,8 +1,8 @@
-"""Downloads jars that pyspark lacks from Maven Central, once per user, with the Ivy that ships with pyspark.
+"""Downloads from Maven Central the jars that pyspark lacks, once per user, with the Ivy that ships with pyspark.
 
-The cache has a folder per product and version in `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). A folder gets its name
-only when it is complete, and a file lock makes a second process wait for the first one's download. An image has the
-jars in the folder `share/rowkind` of its installation.
+The cache is a folder per product and version in `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). A folder gets its name
+only when it is complete, and a file lock makes a second process wait for the first one's download. An image contains
+the jars in the folder `share/rowkind` of its installation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Module = tuple[str, str, str]
 """A module in Maven Central: organisation, name, revision."""
 
 NO_FILES = "-XX:-UsePerfData"
-"""Java's option that leaves out its performance data, which it would write to a folder `hsperfdata_…`."""
+"""The option that keeps Java from writing performance data to a folder `hsperfdata_…`."""
 
 _DOWNLOAD_SECONDS = 900
 _TELL_SECONDS = 3
@@ -40,11 +40,11 @@ class MissingJavaError(RowkindError):
 
 
 class DownloadError(RowkindError):
-    """The jars could not be downloaded: check the connection to Maven Central, or copy the jars to the folder named."""
+    """The jars could not be downloaded: check the connection to Maven Central, or copy the jars to the named folder."""
 
 
 def java() -> str:
-    """Return the path of the Java to use, from JAVA_HOME or else from the path. Raises MissingJavaError."""
+    """Return the path of the Java to use, from JAVA_HOME or else from PATH. Raises MissingJavaError."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     if found is None:
@@ -64,9 +64,9 @@ def fetched(
 ) -> Path:
     """Return a folder with the jars of these modules and their dependencies, downloaded on the first call.
 
-    `product`: the product's name and version, from which the folder is named. Modules in `alone` are downloaded without
-    their dependencies. Nothing is downloaded from the organisations in `without`. `megabytes`: the approximate total
-    size, from which the remaining time is estimated in the log. Raises DownloadError or MissingJavaError.
+    `product`: the product's name and version, after which the folder is named. Modules in `alone` are downloaded
+    without their dependencies. Nothing is downloaded from the organisations in `without`. `megabytes`: the approximate
+    total size, from which the remaining time is estimated in the log. Raises DownloadError or MissingJavaError.
     """
     name = product.lower().replace(" ", "-")
     ready, folder = installed() / name, cache() / name
@@ -110,7 +110,7 @@ def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module], meg
 
 
 def _ran(command: Sequence[str], tell: Callable[[], None]) -> tuple[int | None, str, str]:
-    """Run a command, calling `tell` every few seconds. Return exit code (None after a timeout), output and errors."""
+    """Run a command, and call `tell` every few seconds. Return exit code (None after a timeout), output and errors."""
     with subprocess.Popen(  # noqa: S603 - our own command line
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -129,7 +129,7 @@ def _ran(command: Sequence[str], tell: Callable[[], None]) -> tuple[int | None, 
 
 @dataclass
 class _Download:
-    """Logs a download's progress, with the remaining time estimated from the rate since the first bytes arrived."""
+    """Logs a download's progress. The remaining time is estimated from the rate since the first bytes arrived."""
 
     product: str
     folder: Path

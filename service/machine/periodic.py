@@ -11,9 +11,10 @@ from contextlib import contextmanager
 def meanwhile(
     do: Callable[[], object], every_seconds: float, name: str, last_seconds: float | None = None
 ) -> Iterator[None]:
-    """Call `do` at this interval, in a thread called `name`, until the block ends. An error in `do` ends the calls.
+    """Call `do` at the given interval, in a thread called `name`, until the block ends.
 
-    At the end, wait for a call in progress: for at most `last_seconds`, or until it returns if that is None.
+    An error in `do` ends the calls. When the block ends, wait for a call in progress: for at most `last_seconds`, or,
+    if `last_seconds` is None, until the call returns.
     """
     ended = threading.Event()
 

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import NoReturn, Self
 
 JOB_SECONDS, SERVICE_SECONDS = 3.5, 4.5
-"""Seconds that a process may take after the first signal. A multi-job service waits for the process of each job."""
+"""Seconds that a process may take after the first signal. A multi-job service waits for the processes of its jobs."""
 
 _SHOW_CURSOR = "\x1b[?25h"
 
@@ -41,7 +41,7 @@ class AskedToStop:
 
 @contextmanager
 def until_a_signal() -> Iterator[Signals]:
-    """Yield the signals of a job's process, which then exits in time after a signal. A signal is not an error."""
+    """Yield the signals of a job's process. After a signal, the process exits in time and without an error."""
     with Signals() as signals:
         signals.end_within(JOB_SECONDS)
         try:
@@ -77,7 +77,7 @@ class Signals(AskedToStop):
             signal.signal(number, self._handle)
 
     def end_within(self, seconds: float) -> None:
-        """Ensure that the process exits within this many seconds of the first signal, whatever its main thread does.
+        """Ensure that the process exits within `seconds` of the first signal, whatever its main thread does.
 
         The main thread may be in a library call that returns only when a server has answered. Meanwhile the operating
         system reports signals through a socket (`signal.set_wakeup_fd`).

@@ -66,7 +66,7 @@ class _Meter:
 
 
 class Activity:
-    """The activity of a query that begins `now`. Every `now` is Unix time in seconds."""
+    """The activity of a query that begins at `now`. Every parameter `now` is Unix time in seconds."""
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -178,7 +178,7 @@ def _place(labels: Mapping[str, str]) -> _Place:
 
 
 def _hottest(rows: Mapping[int, int]) -> Shard | None:
-    """Return the fullest shard; None if there are no rows, or fewer than 2 shards to compare."""
+    """Return the fullest shard, or None if there are no rows, or fewer than 2 shards to compare."""
     if len(rows) < 2 or not any(rows.values()):
         return None
     number = max(rows, key=lambda each: (rows[each], -each))
@@ -200,7 +200,7 @@ def _operators(plan: QueryDescription) -> Iterator[tuple[str, Step]]:
 
 
 def _upwards(step: Step) -> Iterator[Step]:
-    """Yield a step and all steps below it, inputs first."""
+    """Yield a step after all steps that feed it, directly or indirectly, inputs first."""
     for each in step.inputs:
         yield from _upwards(each)
     yield step

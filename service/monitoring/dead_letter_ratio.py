@@ -1,4 +1,4 @@
-"""Measure the ratio of dead letters to records: a few are normal, many point to a mistake.
+"""Measure the ratio of dead letters to records. A few dead letters are normal; many indicate a mistake.
 
 If a producer omits the row kind, or if a table's declaration does not match its topic, the dead letter topic fills up
 while everything seems to work.
@@ -17,7 +17,7 @@ _MANY = 0.1
 """The ratio of dead letters above which a table is reported."""
 
 _LEAST = 3
-"""The number of dead letters from which on a ratio is reported, however few records there are."""
+"""The minimum number of dead letters for a ratio to be reported, however few records there are."""
 
 _SECONDS = 60.0
 _RECORDS = 100
@@ -56,13 +56,13 @@ class Shares:
         """Add the counters of a task; `now` is in seconds."""
         for sample, value in counters.items():
             name, labels = parse(sample)
-            # A record on which an expression failed is a row, and has already been counted as one.
+            # A record on which an expression failed was decoded to a row, and has already been counted as a row.
             of_table = name in {"rowkind_rows_in_total", "rowkind_dead_letters_total"}
             if of_table and labels.get("reason") != EXPRESSION and value:
                 self._seen[labels["table"]].append((now, labels.get("reason", ""), int(value)))
 
     def many(self, now: float) -> list[Share]:
-        """Return the shares of the tables that have too many dead letters."""
+        """Return the shares of those tables that have too many dead letters."""
         shares = []
         for table, seen in sorted(self._seen.items()):
             records = sum(count for *_, count in seen)

@@ -50,9 +50,10 @@ class Exposition:
         self._child(name, labels).observe(value, times)
 
     def add(self, counters: Counters, query: str, ended: float | None = None) -> None:
-        """Add the samples of a query's batch. `ended`: when the batch ended, in Unix seconds; None for now.
+        """Add the samples of a query's batch.
 
-        The samples need no label for the query.
+        `ended`: when the batch ended, in Unix seconds, or None for the current time. The samples need no label for the
+        query.
         """
         for text, value in counters.items():
             name, labels = parse(text)
@@ -106,7 +107,7 @@ class _Observed:
 
 
 class _Histogram(Collector):
-    """A histogram that can observe a value many times at once, unlike the Prometheus client's own."""
+    """A histogram that, unlike the Prometheus client's, can observe a value many times in one call."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

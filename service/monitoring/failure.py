@@ -1,4 +1,4 @@
-"""Find out why a query failed, and whether it may succeed when it is started again."""
+"""Determine why a query failed, and whether it may succeed when it is started again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.spark.errors import surfaced, unforeseen
 
 _PASSING = {
     "CONCURRENT_STREAM_LOG_UPDATE": "another run was still using the checkpoint",
-    # Spark's timeout for this is 10 s.
+    # Spark's timeout for connecting back is 10 s.
     "Python worker failed to connect back": "the machine was too busy to start a worker in time",
 }
 """Failures of Spark, by words in their messages, after which even a query that has never run is started again."""
@@ -40,7 +40,7 @@ def failed(query: str, folder: str, error: StreamingQueryException) -> QueryFail
 
 
 def passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> str | None:
-    """Return why a query failed if it may succeed when it is started again, otherwise None.
+    """Return why a query failed if it may succeed when it is started again, or None if it cannot.
 
     Rowkind's own errors say whether they are retryable. Any other failure of a query that `ran` counts as the loss of a
     Spark process, which Spark reports only as a broken pipe.
@@ -66,7 +66,7 @@ def awaited(failure: RowkindError) -> System | None:
 
 
 def damage(error: StreamingQueryException) -> str:
-    """Return why state cannot be loaded, if this ended the query and the disk was not full; otherwise ""."""
+    """Return why state cannot be loaded if this ended the query and the disk was not full, or else ""."""
     cause = _cause(error)
     return cause if "CANNOT_LOAD_STATE_STORE" in str(error) and NO_SPACE not in cause else ""
 

@@ -17,7 +17,7 @@ _SENTENCE = re.compile(r"(?<=[.:]) +(?=[A-Z`])")
 
 @dataclass
 class Incidents:
-    """The last 20 incidents. A repeated incident is counted, not listed again."""
+    """The last 20 incidents. A repeated incident is counted but not listed again."""
 
     _found: list[Incident] = field(default_factory=list)
 

@@ -38,7 +38,7 @@ class LagWatch:
         self._thread.join(_LAST_SECONDS)
 
     def add(self, query: str, spec: SourceSpec, group: str) -> None:
-        """Measure this query's lag too, from the next round on. Commit its offsets to the consumer group."""
+        """Measure this query's lag too, starting with the next round. Commit its offsets to the consumer group."""
         if query not in self._meters:
             self._meters[query] = LagMeter(spec, group)
 

@@ -1,7 +1,7 @@
 """The monitor of a running job: collects Spark's progress and the tasks' reports, for the status server.
 
-A report has the counters of a write task, and the counters that arrived with its blocks (`service.query.spark_sink`).
-Progress is Spark's own record of a batch: its number, durations and offsets.
+A report contains the counters of a write task, and the counters that arrived with the task's blocks
+(`service.query.spark_sink`). Progress is Spark's own record of a batch: its number, durations and offsets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class HeldPartition:
         since = datetime.fromtimestamp(self.since, UTC).isoformat(timespec="seconds")
         return (
             f"Partition {self.partition} of topic {self.topic} is blocked by a transaction that has been open since "
-            f"{since}. Offsets behind it: {self.rows:,}. Stop its producer, or abort the transaction with "
+            f"{since}. Blocked offsets: {self.rows:,}. Stop the transaction's producer, or abort the transaction with "
             "`kafka-transactions.sh find-hanging` and `abort`."
         )
 
@@ -106,7 +106,8 @@ class Monitor:
         `at`: the query's offsets, None if it has never run. `born`: the initial values of its counters.
         """
         with self._lock:
-            # A query that continues after Spark was lost keeps its counters. If it begins again, they start at zero.
+            # A query that continues after Spark was lost keeps its counters. If the query begins again from scratch,
+            # its counters start at zero.
             if query in self._queries and at is not None:
                 return
             self._queries[query] = _Query(query, plan, Activity(time.time()), at=at)
@@ -130,7 +131,7 @@ class Monitor:
                 self._add(query, of.batch, query.carried.pop(of))
 
     def due_ms(self, name: str) -> float | None:
-        """Return when a query next needs a batch without rows, Unix time in ms; infinity for never, None if unknown."""
+        """Return the Unix time in ms of a query's next batch without rows: infinity for never, None if unknown."""
         with self._lock:
             return min(self._queries[name].due.values(), default=None)
 
@@ -154,7 +155,7 @@ class Monitor:
                 self._metrics.set("rowkind_last_batch_timestamp_seconds", query.ended, query=name)
 
     def position(self, name: str) -> Mapping[At, int] | None:
-        """Return the next offset that a query reads in each partition, None before its first batch."""
+        """Return the next offset that a query reads in each partition, or None before its first batch."""
         with self._lock:
             return self._queries[name].at
 
@@ -212,7 +213,7 @@ class Monitor:
             self._metrics.set("rowkind_rebuilds_total", 1, query=query)
 
     def incomplete(self, query: str, topic: str, reason: str, *, whole: bool) -> None:
-        """Record whether a topic is `whole`, or lacks or may lack records on which a query's result depends."""
+        """Record whether a topic is `whole`. If not, it may lack records on which a query's result depends."""
         with self._lock:
             self._metrics.set("rowkind_incomplete_topic", float(not whole), query=query, topic=topic, reason=reason)
 
@@ -311,7 +312,7 @@ class Monitor:
             self._lags(query, query.lags)
 
     def _lags(self, query: _Query, lags: Mapping[At, Lag]) -> None:
-        """Set the query's lag, reduced by the offsets that were read since the lag was measured."""
+        """Set the query's lag, minus the offsets that were read after the lag was measured."""
         at = query.at or {}
         query.lags = {each: lag.at(at[each]) if each in at else lag for each, lag in lags.items()}
         for (topic, partition), lag in query.lags.items():

@@ -34,13 +34,13 @@ class Outage:
 
     @property
     def seconds(self) -> float:
-        """For how many seconds Kafka has not answered; 0 if it answers."""
+        """For how many seconds Kafka has not answered, or 0 if it answers."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def look(self, *, now: bool = False) -> bool:
         """Check Kafka if a check is due or `now` is set, and log changes. Return whether an outage has just begun.
 
-        This may take 2 s.
+        This may take up to 2 s.
         """
         if not now and time.monotonic() < self._next:
             return False

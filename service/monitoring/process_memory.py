@@ -1,7 +1,7 @@
 """The memory of a job's processes, from Linux's /proc. It is not available on other systems.
 
-A page that several processes share, as forked processes do, is divided among them (PSS). So the sum is the memory that
-the job takes from the machine or from its container's limit.
+A page that several processes share, as forked processes do, is counted in equal parts for each of them (PSS). So the
+sum is the memory that the job takes from the machine or from its container's limit.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Works:
 
     @contextmanager
     def work(self, what: str, unit: str) -> Iterator[Told]:
-        """Track long-running work inside the context; yields a function to report its progress."""
+        """Track long-running work inside the context, and yield a function that reports its progress."""
         with self._lock:
             self._begun += 1
             number = self._begun

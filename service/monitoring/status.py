@@ -29,7 +29,7 @@ _WORST_FIRST: tuple[QueryState, ...] = ("failed", "waiting", "starting", "fillin
 
 
 def trouble_of(name: str, state: QueryState, reason: str) -> str:
-    """Return why a query is not running, with its name if the reason does not contain it."""
+    """Return why a query is not running, with the query's name if the reason does not contain it."""
     return reason if state == "failed" else f"query {name} is waiting: {reason}"
 
 
@@ -54,7 +54,7 @@ class BatchProgress:
 
 @dataclass(frozen=True)
 class Shard:
-    """The fullest of an operator's shards: its number, its rows, and their ratio (`times`) to the mean."""
+    """The fullest of an operator's shards: its number, its row count, and the count's ratio (`times`) to the mean."""
 
     number: int
     rows: int
@@ -78,7 +78,7 @@ class TableStatus:
     - `lag_rows`: the number of rows not yet read. `lag_seconds`: the age of the first of these rows.
     - `watermark`: the table's watermark, None if no operator uses it. `watermark_lag`: how far the watermark was behind
       the time of the last batch, in seconds.
-    - `dead_letters`: the number of records that could not become rows, by reason.
+    - `dead_letters`: the number of records that could not be turned into rows, by reason.
     """
 
     name: str
@@ -124,9 +124,9 @@ class SinkStatus:
 class QueryStatus:
     """A query.
 
-    - `reason`: why it waits or has failed.
-    - `left`: the estimated seconds until it has caught up; None if there is nothing to read, or nothing is being read.
-    - `batches`: its last batches.
+    - `reason`: why the query waits or has failed.
+    - `left`: the estimated seconds until the query has caught up; None if there is nothing to read or no progress.
+    - `batches`: the query's last batches.
     """
 
     name: str
@@ -144,7 +144,7 @@ class QueryStatus:
 
     @property
     def usual_seconds(self) -> float:
-        """The median duration of the last batches in seconds; 0 before the first."""
+        """The median duration of the last batches in seconds, or 0 before the first batch."""
         return median(batch.seconds for batch in self.batches) if self.batches else 0.0
 
 
@@ -178,7 +178,7 @@ class Work:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A job at the time `at`, whose process was started at `since`. `warnings` do not stop the job."""
+    """The status of a job at the time `at`. Its process was started at `since`. `warnings` do not stop the job."""
 
     job: str
     version: str
@@ -196,7 +196,7 @@ class JobStatus:
         return next((state for state in _WORST_FIRST if state in states), "starting")
 
     def to_json(self) -> str:
-        """Return a JSON document. Its keys are the names of the fields; later releases may add some."""
+        """Return a JSON document. Its keys are the names of the fields; later releases may add keys."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod

@@ -11,7 +11,7 @@
       log       commitOffsets          the batch is complete
 
 Spark measures the phases, which follow each other. Work inside the tasks runs in parallel, and only its total duration
-is known. So its span begins with the tasks, and its length is the total duration divided by the number of tasks.
+is known. So the work's span begins with the tasks, and its length is the total duration divided by the number of tasks.
 
 OpenTelemetry's standard environment variables configure the export.
 """

@@ -81,7 +81,7 @@ class Waiting:
                 wait.why = why or wait.why
 
     def end(self, system: System, *, quietly: bool = False) -> None:
-        """End a wait, and log this if the wait was logged. If `quietly` is set, the caller logs it instead."""
+        """End a wait, and log its end if the wait was logged. If `quietly` is set, the caller logs the end instead."""
         with self._lock:
             wait = self._waits.pop(system, None)
             if wait is not None and wait.told and not quietly:
@@ -104,7 +104,7 @@ class Waiting:
             self.begin("registry", f"the registry at {address}", seconds=seconds, why=why)
 
     def look(self) -> None:
-        """Log the waits that are due."""
+        """Log the waits whose next log line is due."""
         with self._lock:
             now = self._clock()
             for wait in self._waits.values():
@@ -115,7 +115,7 @@ class Waiting:
                     log.warning("%s", _words(wait, now))
 
     def seconds(self, system: System) -> float:
-        """Return for how many seconds the job has waited for a system, 0 if it does not wait."""
+        """Return for how many seconds the job has waited for a system, or 0 if it does not wait."""
         with self._lock:
             wait = self._waits.get(system)
             return 0.0 if wait is None else self._clock() - wait.since

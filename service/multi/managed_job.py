@@ -1,4 +1,4 @@
-"""One job of a multi-job service: its process, and the changes to its job file."""
+"""One job of a multi-job service, with its process and the changes to its job file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ log = logging.getLogger("rowkind")
 class ManagedJob:
     """One job of the service.
 
-    - `job`: the job that its process runs; `said`: the text of that job; `text`: the current text of its file.
+    - `job`: the job that its process runs; `said`: the text from which that job was parsed; `text`: the current text of
+      its file.
     - `upgrades`: whether the job is upgraded when its file changes.
     - `port`: the port of the process's status page, which is accessible from this machine only.
     - `again`: when to start it again, by `time.monotonic`; None while it is running or waits for a change of its file.
@@ -88,7 +89,7 @@ class ManagedJob:
 
     @property
     def wrong(self) -> tuple[str, str]:
-        """The job's problem, and what will be done or must be done about it; both empty if there is no problem."""
+        """The job's problem, and what will or must be done about it. Both texts are empty if there is no problem."""
         if self.refused:
             return self.reason, CHANGE_THE_FILE
         if self.reason and self.again is not None:
@@ -101,7 +102,7 @@ class ManagedJob:
 
     def start(self) -> None:
         """Start the job's process."""
-        # If another program takes the port meanwhile, the job fails and is started again.
+        # If another program takes the port in the meantime, the job fails and is started again.
         self.port, self.reason, self.again, self._began = free_port(), "", None, time.monotonic()
         upgrade = ["--upgrade"] if self.upgrades else []
         serve = ["--host", "127.0.0.1", "--port", str(self.port)]
@@ -117,7 +118,7 @@ class ManagedJob:
             self._process.terminate()
 
     def changed(self, text: str) -> None:
-        """Handle a change of the file's text."""
+        """Handle a change to the text of the job file."""
         self.text, self.news = text, ""
         self._ask_no_more()
         try:
@@ -127,7 +128,7 @@ class ManagedJob:
             self._refused(str(error))
             return
         if job.name != self.job.name:
-            self._refused(f"it now has job {job.name}: give that job its own file")
+            self._refused(f"the file now contains job {job.name}: give that job its own file")
         elif not self.runs:
             self.job, self.said, self._in_a_row, self.restarts, self.lately = job, text, 0, 0, ""
             self.start()
@@ -172,7 +173,8 @@ class ManagedJob:
             self._in_a_row = 0
         wait = min(2.0**self._in_a_row, _LONGEST_WAIT_SECONDS)
         self._in_a_row += 1
-        # Set `again` before `reason`: a thread that sees a reason without a time would take the job for refused.
+        # Set `again` before `reason`: a thread that sees a reason without a time would mistake the job for a refused
+        # one.
         self.again = time.monotonic() + wait
         self.reason = self.lately
         log.warning("job %s ended with exit code %d; it is restarted in %.0f s", self.job.name, code, wait)
@@ -208,7 +210,7 @@ class _Process:
     """A `rowkind` command in its own session, so that a signal to this process's group does not reach it a second time.
 
     `told`: the text to write to its standard input. `of`: the name of a job, with which its standard error is passed
-    on; if empty, nothing is passed on. The last lines of its output are kept in `said`.
+    on; if empty, nothing is passed on. `said` contains the last lines of the command's output.
     """
 
     def __init__(self, *arguments: str, of: str = "", told: str = "") -> None:
@@ -234,7 +236,7 @@ class _Process:
 
     @property
     def code(self) -> int | None:
-        """The exit code of the process, None while it is running."""
+        """The exit code of the process, or None while it is running."""
         if (code := self._process.poll()) is not None:
             # All output is in the pipe. A remaining child process may keep the pipe open, but writes nothing more.
             self._listener.join(timeout=1.0)
@@ -264,5 +266,5 @@ class _Process:
                     sys.stderr.write(self._named(line))
 
     def _named(self, line: str) -> str:
-        """Return a log line with the job's name added; the line is text or a JSON object."""
+        """Return a log line, which is text or a JSON object, with the job's name added."""
         return f'{{"job": "{self._of}", {line[1:]}' if line.startswith("{") else f"{self._of}: {line}"

@@ -1,8 +1,9 @@
 """The multi-job service: a `rowkind run` process for each job, supervised by this process.
 
-Each job file in a folder defines a job. A failing job does not affect the others. It is started again after 1 s, then
-2 s, 4 s, and so on up to 60 s, as a cluster manager would do. A refused job waits until its file is changed. If a file
-is added, its job is started. If a file is deleted, its job is drained and stopped; checkpoint and topics stay.
+Each job file in a folder defines a job. A failing job does not affect the others. The service starts a failed job again
+after 1 s, then 2 s, 4 s, and so on up to 60 s, as a cluster manager would do. A refused job waits until its file is
+changed. If a file is added, its job is started. If a file is deleted, its job is drained and stopped, but its
+checkpoint and topics are kept.
 
 A changed file is compared with the job's checkpoint, as by `rowkind diff`, while the job keeps running unchanged. If
 the new file is refused, nothing else happens. Otherwise, the differences are logged. If `upgrades` is set, the job is
@@ -27,7 +28,7 @@ log = logging.getLogger("rowkind")
 
 @dataclass
 class Several:
-    """The jobs of `path`, a folder or the file of one job.
+    """The jobs of `path`, which is a folder or the file of one job.
 
     - `upgrades`: whether a job is upgraded when its file changes.
     - `options`: additional options of each job's `rowkind run`.

@@ -1,7 +1,7 @@
 """The pages of a multi-job service: the pages of each job, and an overview of all jobs.
 
 - `/jobs/NAME/` and the paths below it are the pages of job NAME. While the job has no process, a page says why.
-- `/metrics` has the metrics of all jobs. The label `name` is the job's name.
+- `/metrics` returns the metrics of all jobs. The label `name` is the job's name.
 - `/healthz` returns 200 while the service supervises its jobs. A problem in one job is no reason to restart the
   service.
 - `/readyz` returns 200 if every job is ready and no file is refused. Otherwise, it returns 503 with the reasons.
@@ -50,7 +50,7 @@ _SILENT = "it does not answer; it may still be starting"
 
 @dataclass(frozen=True)
 class SeveralPages:
-    """The pages of all jobs of a service."""
+    """The pages of all of a service's jobs."""
 
     of: Several
 
@@ -156,7 +156,7 @@ class _Merged(Collector):
 
 
 def _of_all(ask: Callable[[ManagedJob], _T], members: Sequence[ManagedJob]) -> list[_T]:
-    """Call `ask` for all of these jobs in parallel, and return the results in order."""
+    """Call `ask` for all given jobs in parallel, and return the results in order."""
     with ThreadPoolExecutor(max_workers=max(1, len(members))) as threads:
         return [*threads.map(ask, members)]
 
@@ -188,7 +188,7 @@ def _refused(name: str, why: str) -> JobOverview:
 
 
 def _status(member: ManagedJob, patience: float = TOGETHER_SECONDS) -> JobStatus | None:
-    """Return a job's status, None if it does not answer. If a batch has succeeded, mark the job as recovered."""
+    """Return a job's status, or None if it does not answer. If a batch has succeeded, mark the job as recovered."""
     answer = None if member.reason else _ask(member, "/status.json", patience)
     if answer is None or answer.code != 200:
         return None

@@ -1,1 +1,1 @@
-"""The physical plan, which engines execute. It consists of plain, frozen, picklable values."""
+"""The physical plan, which an engine executes. It consists of plain, frozen, picklable values."""

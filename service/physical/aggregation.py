@@ -1,4 +1,4 @@
-"""The definition of an aggregate in a plan: its groups and calls, over columns of its input."""
+"""The definition of an aggregate in a plan: its groups and its calls, which read columns of the input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.python.function import PythonFunction
 
 @dataclass(frozen=True)
 class OrderColumn:
-    """One ORDER BY column. If `column` is None, rows are ordered by arrival, which is PROCTIME() in the SQL."""
+    """One ORDER BY column. If `column` is None, rows are ordered by arrival, which the SQL writes as PROCTIME()."""
 
     column: str | None = field(metadata=COLUMN)
     descending: bool = False
@@ -22,15 +22,17 @@ class OrderColumn:
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One call of an aggregate function over columns of the aggregate's input, in the logical and the physical plan.
+    """One call of an aggregate function. The call reads input columns. Logical and physical plans share this class.
 
-    - `arguments`: input columns. Empty for COUNT(*). Several for COUNT(DISTINCT a, b), for a value and the column that
-      orders it, for y and x, and for a value by arrival with its row digest.
+    - `arguments`: the input columns that are the arguments. COUNT(*) has none. There are several for COUNT(DISTINCT a,
+      b), for functions of y and x, and for values that are ordered: by another column, or by arrival with the row
+      digest.
     - `filter`: a boolean column. A row counts if the column is true.
-    - `order`: the order of gathered values. `constants`: literals, which are a separator or a percentile's fractions.
+    - `order`: the order of gathered values. `constants`: the literal arguments: a separator, or a percentile's
+      fractions.
     - `grows`: whether a minimum or maximum is retracted only when a better value replaces it.
-    - `stage`: the step, if the call is computed in two steps. The second step adds up the results of the first step,
-      whose arguments had the types `types`.
+    - `stage`: whether this is the whole call, or the first or second of two steps. The second step adds up the results
+      of the first step. `types` are the types of the first step's arguments.
     - `tries`: whether a result that does not fit its type is NULL instead of an error.
     """
 
@@ -58,19 +60,19 @@ class AggregateCall:
 
     @property
     def fallible(self) -> bool:
-        """Whether the call fails on a result that does not fit its type."""
+        """Whether the call fails if the result does not fit the result's type."""
         exact = self.function in ("sum", "avg") and self.type.kind != "double"
         return exact and self.stage in ("whole", "second") and not self.tries
 
     def named(self, name: str, text: str) -> PhysicalAggregateCall:
-        """Return the call of the physical plan, with the name of its result and its SQL text."""
+        """Return the call for the physical plan, with its result's name and its SQL text."""
         plain = {each.name: getattr(self, each.name) for each in fields(AggregateCall)}
         return PhysicalAggregateCall(**plain, name=name, text=text)
 
 
 @dataclass(frozen=True)
 class PhysicalAggregateCall(AggregateCall):
-    """A call with the name of its result and the SQL that the user wrote."""
+    """A call with its result's name and the SQL that the user wrote."""
 
     name: str = field(kw_only=True, metadata=ASIDE)
     text: str = field(kw_only=True, metadata=ASIDE)
@@ -80,9 +82,9 @@ class PhysicalAggregateCall(AggregateCall):
 class Aggregation:
     """The definition of an aggregate over rows of `input`.
 
-    `output` has the `group` columns, followed by one column per call. `retracts` says that the input may contain
-    retractions. `closing` says when groups are evicted according to a time in a group column, and `ending` when they
-    are evicted according to a time in a result.
+    `output` contains the `group` columns, followed by one column per call. `retracts` says whether the input may
+    contain retractions. `closing` says when groups are evicted according to a time in a group column. `ending` says
+    when they are evicted according to a time in a result.
     """
 
     input: Record = field(metadata=NO_FACT)

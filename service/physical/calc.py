@@ -1,4 +1,4 @@
-"""The calc at the exit of a scan or operator, as plain picklable values."""
+"""The calc at the exit of a scan or operator, as plain, picklable values."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ OnError = Literal["fail", "dead_letter", "null"]
 ROW_DIGEST = "#row"
 """The name of a column that a scan can add: a digest of the whole row. No table column can have this name.
 
-Rows of a table without a key are distinguished by all their columns, even by those that the query does not read. If the
-first operator keeps only some columns, and a retraction may refer to a row that was never sent, the digest keeps
-different rows distinct. It takes 17 bytes per row, regardless of the number of columns.
+Rows of a table without a key are distinguished by all their columns, including columns that the query does not read.
+The digest keeps rows distinct if the first operator stores only some columns and a retraction may refer to a row that
+was never sent. It takes 17 bytes per row, regardless of the number of columns.
 """
 
 
 ARRIVAL = "#arrival"
 """The name of a column that a scan or a Normalize can add: the row's arrival number, BIGINT.
 
-Operators that order equal rows by arrival carry this column. For all operators in between, a row that is written again
-with the same values is then a different row. No table column can have this name.
+Operators that order equal rows by arrival carry this column. If a row is written again with the same values, operators
+between the scan and those operators therefore see two different rows. No table column can have this name.
 """
 
 
 def is_internal(name: str) -> bool:
-    """Return whether the planner added this column, such as `ROW_DIGEST`. No query can name such a column."""
+    """Return whether the planner has added a column, such as `ROW_DIGEST`. Queries cannot refer to these columns."""
     return name.rpartition(".")[2].startswith("#")
 
 
 @dataclass(frozen=True)
 class LocalTopK:
-    """The first step of a rank, before the shuffle. It keeps only rows that may be in the range of `ranking`.
+    """The first step of a rank, before the shuffle. It passes on only rows that may be in the range of `ranking`.
 
-    `identity` are the columns of the unique key under which rows only improve. It is empty if rows are only inserted.
+    `identity` contains the columns of the unique key under which rows only improve. It is empty if rows are only
+    inserted.
     """
 
     ranking: Ranking
@@ -50,22 +51,25 @@ class LocalTopK:
 
 @dataclass(frozen=True)
 class Calc:
-    """The filter, projection, and next key and sub-key that are computed at the exit of a scan or operator.
+    """The computation at the exit of a scan or operator: filter, projection, and the consumer's key and sub-key.
 
-    - `expands` run first, each over the output of the previous one. Everything else runs over the output of the last.
+    - `expands` run first, each over the previous expand's output. All other parts of the calc run over the last
+      expand's output.
     - `arrival`: the expression for the rows' arrival numbers. If None, rows keep their existing numbers.
-    - `replaced_by`: the input columns by which rows replace each other without a retraction; empty if they do not. No
-      predicate may drop such a row, because the row still ends the row that it replaces.
-    - `upsert`: whether deletes carry only the columns `replaced_by`. Nothing else is computed for such a delete, except
+    - `replaced_by`: the key columns, if a row replaces the previous row with the same key without a retraction;
+      otherwise empty. The predicate must not drop a replacing row, because this row still ends the row that it
+      replaces.
+    - `upsert`: whether deletes carry only the columns `replaced_by`. For these deletes, nothing else is computed except
       `delete_time`.
     - `delete_time`: the input column in which a delete by key gets a time, if the consumer asks for it.
     - `nets`: whether every update in the input has its `-U`, so that equal +1 and -1 changes of one batch cancel here.
     - `partial`: the step that each task applies to its rows before the shuffle. It pre-aggregates the rows by group, or
-      drops rows that cannot reach the range of a rank.
+      drops rows that cannot enter a rank's range.
     - `refreshes`: whether rows that were written again unchanged are emitted as refreshes, because a downstream
-      operator has a TTL. Refreshes come from the calc's operator, and from rows that the calc itself cancels.
-    - `on_error`: what happens to a row on which an expression fails. The query fails, the row becomes a dead letter, or
-      the expression is NULL if its type allows it.
+      operator has a TTL. Refreshes come from the operator to which the calc belongs, and from rows that the calc
+      cancels.
+    - `on_error`: the policy for a row on which an expression fails. The query fails, the row becomes a dead letter, or
+      the expression is NULL if its type allows NULL.
     """
 
     input: Record = field(metadata=ASIDE)
@@ -87,7 +91,7 @@ class Calc:
 
     @property
     def expanded(self) -> Record:
-        """The record of the rows over which filter, projection and key are computed."""
+        """The record of the rows from which the filter, the projection and the key are computed."""
         return self.expands[-1].output if self.expands else self.input
 
     @property

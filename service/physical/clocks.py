@@ -1,4 +1,4 @@
-"""Clocks that operators follow, and the times after which rows may be evicted."""
+"""Clocks that operators follow, and the times from which rows may be evicted."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rowkind.operators.field_roles import COLUMN
 class Clock:
     """The watermark of `tables`, or the batch time if there are no tables.
 
-    Each table has the milliseconds of batch time after which a partition is idle. Spark logs the time of a batch with
-    the batch, so a replay sees the same time. If `processing` is set, the clock is the PROCTIME() of the rows in the
-    batch. PROCTIME() ends when the input ends, as watermarks do, but NOW() does not.
+    `tables` contains each table's name, and after how many milliseconds of batch time without rows a partition is idle.
+    Spark logs a batch's time with the batch, so a replay sees the same time. If `processing` is set, the clock is the
+    PROCTIME() of the rows in the batch. PROCTIME() and watermarks end when the input ends, but NOW() does not.
     """
 
     tables: tuple[tuple[str, int], ...] = ()
-    # Not part of state names (`service.physical.computes`): while there is input, the two clocks are the same.
+    # Not part of state names (`service.physical.computes`): while there is input, PROCTIME() and NOW() are the same.
     processing: bool = field(default=False, repr=False)
 
     @property
     def name(self) -> str:
-        """The clock's name in state and in output for people."""
+        """The clock's name in the state and in output for people."""
         return ",".join(table for table, _ in self.tables) or "the clock"
 
 
@@ -31,7 +31,7 @@ class Clock:
 class ColumnTime:
     """A time of a row: the value of a TIMESTAMP or DATE column, plus `later_us` microseconds.
 
-    `null` is the meaning of NULL: a time that is never reached, or a time that has always passed.
+    `null` says whether NULL stands for a time that is never reached, or for a time that has always passed.
     """
 
     column: str = field(metadata=COLUMN)
@@ -43,8 +43,9 @@ class ColumnTime:
 class Closing:
     """A rule that says when an input's rows are late and when they are evicted.
 
-    Once the clock has reached `late`, a change of the row is late and is dropped. Once the clock has reached `kept`,
-    the row itself is evicted; None if it never is. The two times differ if rows are kept because other rows need them.
+    Once the clock has reached a row's time `late`, changes of the row are late and are dropped. Once the clock has
+    reached the time `kept`, the row itself is evicted from the state. If `kept` is None, the row is never evicted. The
+    two times differ if other rows still need the row after its time `late`.
     """
 
     clock: Clock
@@ -56,7 +57,7 @@ class Closing:
 class Ending:
     """A rule that says when a group ends.
 
-    Once the clock has reached the time `at` in the group's result, all state of the group is evicted.
+    Once the clock has reached the time `at` in the group's result, the group's entire state is evicted.
     """
 
     clock: Clock
@@ -65,9 +66,10 @@ class Ending:
 
 @dataclass(frozen=True)
 class TimeBounds:
-    """Bounds on the times of a pair: the right time is from `left + earliest` to `left + latest`, in microseconds.
+    """Bounds on the times of a pair of rows: the right time is from `left + earliest` to `left + latest`.
 
-    None means that there is no such bound. If either column is NULL, the pair does not match.
+    `earliest` and `latest` are in microseconds, or None if there is no such bound. If the time column of either row is
+    NULL, the pair does not match.
     """
 
     left: str = field(metadata=COLUMN)
@@ -81,7 +83,7 @@ class TimeBounds:
         return self.earliest is not None and self.latest is not None
 
     def within(self, other: TimeBounds) -> TimeBounds:
-        """Return the intersection of two bounds on the same columns."""
+        """Return the intersection of these bounds and `other`, which are bounds on the same columns."""
         earliest = [each for each in (self.earliest, other.earliest) if each is not None]
         latest = [each for each in (self.latest, other.latest) if each is not None]
         return replace(self, earliest=max(earliest, default=None), latest=min(latest, default=None))

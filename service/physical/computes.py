@@ -1,7 +1,7 @@
 """Digests of what plan nodes compute, independent of names. A graph merges nodes with equal digests.
 
-A column is identified by its position among the columns of all inputs, one input after the other. A node's own calc is
-omitted, because each consumer has its own calc.
+A column is identified by its position in the concatenated columns of all inputs. A node's own calc is omitted, because
+each consumer has its own calc.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowkind.service.physical.tree import inputs
 
 
 def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
-    """Return a digest of what a node computes, which does not depend on the names in the SQL.
+    """Return a digest of a node's computation. The digest does not depend on the names in the SQL.
 
     If `ttl` is false, nodes that differ only in TTLs have the same digest.
     """
@@ -59,11 +59,11 @@ class _PhysicalWalk(Walk):
         self._ttl = ttl
 
     def calc(self, node: PhysicalNode) -> str:
-        """Return text for what a node's calc computes for its consumer."""
+        """Return text for the computation that a node's calc does for the consumer."""
         if isinstance(node, PhysicalUnion):
             return ""
         calc, expands = node.calc, []
-        # A table's columns have the same names for every reader. Which of them a reader reads makes no difference.
+        # A table's columns have the same names for every consumer, regardless of the columns that the consumer reads.
         names: ColumnTexts = AS_NAMED if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
         first = names
         for each in calc.expands:
@@ -82,7 +82,7 @@ class _PhysicalWalk(Walk):
         known = None
         match value:
             case SourceTable():
-                # A job declares a table once, but a query may treat it as not exact.
+                # The job declares each table only once, but a query may treat an exact table as not exact.
                 return f"{value.table} {value.exact}"
             case Record():
                 return str([self.value(each.type, names) for each in value.fields])

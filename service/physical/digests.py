@@ -1,7 +1,7 @@
-"""Conversion of plain data to text. Data with the same meaning has equal texts, even if columns and aliases differ.
+"""Conversion of plan values to text. Values with the same meaning have equal texts, even if columns and aliases differ.
 
-The walk covers the fields of frozen dataclasses and the values in them. A field counts unless its role says otherwise
-(`operators.field_roles`), so a new field counts by default.
+The walk covers the fields of frozen dataclasses, including nested values. A field is part of the text unless its role
+says otherwise (`operators.field_roles`), so a new field is part of the text by default.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rowkind.operators.field_roles import roles
 from rowkind.service.python.function import PythonFunction, called
 
 ColumnTexts = Mapping[str, str]
-"""The text that represents each column, keyed by column name."""
+"""The texts that represent columns, keyed by column name."""
 
 
 class _AsNamed(dict[str, str]):
@@ -40,7 +40,7 @@ class Walk:
         return self.fields(value, names) if hasattr(value, "__dataclass_fields__") else repr(value)
 
     def fields(self, value: Any, names: ColumnTexts, known: Mapping[str, str] | None = None) -> str:
-        """Return text for all fields of a value that count. Texts in `known` are used as given."""
+        """Return text for those fields of a value that count. For fields in `known`, use the text given there."""
         known = known or {}
         parts = []
         for name, role in roles(type(value)):
@@ -55,7 +55,7 @@ class Walk:
         return role not in ("aside", "merged")
 
     def field(self, value: Any, role: str, names: ColumnTexts) -> str:
-        """Return the value of a field with this role as text."""
+        """Return, as text, the value of a field that has the given role."""
         match role:
             case "column" if isinstance(value, tuple):
                 return str([names[each] for each in value])

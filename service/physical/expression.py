@@ -1,4 +1,4 @@
-"""The computations of a calc over a row: a scalar expression, or an expansion into several rows."""
+"""The computations that a calc applies to a row: scalar expressions, and expansions into several rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.service.python.function import PythonFunction
 
 PLACE = -1
-"""The number of the part that is the position of an element in its row."""
+"""The number of the part that is an element's position in its array."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class Expression:
     """A scalar expression over the columns of a node's input.
 
     `sql` is DuckDB SQL. `columns` are the names of the input columns that the expression reads. `text` is the user's
-    Spark SQL with qualified names, for explain and error messages. If the expression is a bare column, `column` is its
-    name; the expression is then never evaluated, and the column's packed bytes are passed on. `ROW_DIGEST` is computed
-    from the packed bytes of the whole input row. `functions` are the job functions that the expression calls.
+    Spark SQL with qualified names, for explain and error messages. If the expression is a bare column, `column` is the
+    column's name. The expression is then never evaluated: the column's packed bytes are passed on. `ROW_DIGEST` is
+    computed from the packed bytes of the whole input row. `functions` are the job functions that the expression calls.
     """
 
     sql: str
@@ -32,19 +32,19 @@ class Expression:
 
 @dataclass(frozen=True)
 class Expand:
-    """An expansion of one row into several, which repeats the row for each element of its `array` and adds the element.
+    """An expansion of one row into several rows: one per element of the row's `array`, with the element added.
 
     - `array`: an array or a map. `inline`: whether its elements are structs, whose fields become columns.
-    - `carried`: the columns of the row that the output has, followed by the columns `made` from an element.
+    - `carried`: the columns of the row that are part of the output. The columns `made` from an element follow them.
     - `made`: the numbers of the parts of an element that become columns: 0 for the element itself, the key of a map
-      entry or the first field, 1 for the next part, and `PLACE` for the element's position in its row, counted from
+      entry or the first field, 1 for the next part, and `PLACE` for the element's position in its array, counted from
       `first`.
     - `outer`: whether a row without elements is emitted once, with NULLs.
     - `text`: the call as the user wrote it.
-    - `predicate`: only rows for which it is true are expanded.
-    - `condition`: a condition over the output columns; only elements for which it is true count.
+    - `predicate`: a condition over the input columns. Only rows that satisfy it are expanded.
+    - `condition`: a condition over the output columns. Only output rows that satisfy it are emitted.
     - `finest`: the position of the grouping set with all columns, if the elements are grouping sets, which are the same
-      for each row. Rows in one group of that set are in one group of every other set.
+      for each row. Rows in the same group of that set are in the same group of every other set.
     """
 
     array: Expression

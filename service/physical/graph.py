@@ -1,17 +1,17 @@
-"""The graph of a query, in which shared operators exist only once and operators of equal depth run together.
+"""The graph of a query. Shared operators exist only once, and operators of equal depth run together in one stage.
 
     level 0          level 1                  level 2              the writer
     [ scans ]  ──▶  [ join    aggregate ] ──▶ [ rank   join ]  ──▶ [ sinks ]
         └──────────────────────────────────────────▲                  ▲
                        └──────────────────────────────────────────────┘
 
-A query has one plan tree per sink. The graph merges operators that compute the same over the same inputs; the merged
-operator has an exit with its own calc for each consumer. A table is therefore read only once, even if several operators
-read it. The operators of a **level** are the members of one stateful stage, each on the shards of its own key. The
-number of stages is thus the depth of the query and not its number of operators. Rows for a deeper level, or for the
-writer, pass through the levels in between.
+A query has one plan tree per sink. The graph merges operators that do the same computation over the same inputs. The
+merged operator has one exit per consumer, each with its own calc. A table is therefore read only once, even if several
+operators read it. The operators of a **level** are the members of one stateful stage, each on the shards of its own
+key. The number of stages thus equals the depth of the query, not its number of operators. Rows for a deeper level, or
+for the writer, pass through the levels in between.
 
-An operator is one level above its deepest input. If that input is already partitioned as the operator needs, the
+An operator is one level above its highest input. If that input is already partitioned as the operator needs, the
 operator is on the same level as the input, and rows are passed on in memory.
 """
 
@@ -39,13 +39,13 @@ from rowkind.service.physical.tree import clock, fused, inputs, level, remade_in
 class Exit:
     """The exit of a scan or operator to one consumer.
 
-    - `node`, `traits`: the name of the scan or operator in the consumer's plan, and that plan's facts about its rows.
+    - `node`: the name of the scan or operator in the consumer's plan. `traits`: that plan's facts about the rows.
     - `to`: the position of the consumer. Sinks come after all operators.
     - `level`: the level of the consumer. `stays`: whether the rows are already in the consumer's shard.
     - `spreads`: whether the rows go to a sink without a key, so that no key chooses the shard.
     - `nets`: set if only the net effect of a key's changes in a batch matters and the rows still have to be shuffled.
-      With `by seq`, the last change by arrival counts, even within a part of the batch. With `signed`, the exit gets
-      all changes of the batch, as an operator emits them, and old rows are dropped.
+      With `by seq`, a key's last change in order of arrival counts, even within a part of the batch. With `signed`, the
+      exit gets all changes that an operator emits in the batch, and drops old rows.
     """
 
     node: str
@@ -60,14 +60,14 @@ class Exit:
 
 @dataclass(frozen=True)
 class GraphScan:
-    """The only scan of a table, with its exits. `scan.calc.input` has all columns that any reader reads."""
+    """The only scan of a table, with its exits. `scan.calc.input` contains all columns that any consumer reads."""
 
     scan: PhysicalScan
     exits: tuple[Exit, ...]
 
     @property
     def delete_time(self) -> str | None:
-        """The column in which deletes by key carry a time; None if no reader asks for it."""
+        """The column in which deletes by key carry a time, or None if no consumer asks for it."""
         return next((each.calc.delete_time for each in self.exits if each.calc.delete_time is not None), None)
 
 
@@ -75,12 +75,12 @@ class GraphScan:
 class GraphOperator:
     """An operator of the graph.
 
-    - `sink`: the first sink that needs the operator. In that sink's plan the operator is called `node.node`.
+    - `sink`: the first sink that needs the operator. In that sink's plan, the operator's name is `node.node`.
     - `identity`: the operator's digest, from `computes`.
-    - `state`: the name of the operator's state: a digest of what it computes, unless a checkpoint has another name.
+    - `state`: the name of the operator's state: a digest of its computation, unless a checkpoint contains another name.
     - `refreshes`: whether a consumer needs refreshes, which are rows that were written again unchanged.
     - `reads`: the state of other operators on the same level that this operator reads. It maps this operator's name for
-      that state to the other operator's position and the name there.
+      the state to the other operator's position and the state's name there.
     """
 
     node: PhysicalOperator
@@ -93,7 +93,7 @@ class GraphOperator:
 
     @property
     def clock(self) -> Clock | None:
-        """The watermark clock that the operator follows; None if it follows the time of the batch."""
+        """The clock that the operator follows, or None if the operator only uses the batch time."""
         return clock(self.node)
 
     @property
@@ -104,7 +104,7 @@ class GraphOperator:
 
 @dataclass(frozen=True)
 class Graph:
-    """The scans, operators and sinks of a query. Each operator comes after the operators that feed it.
+    """The scans, operators and sinks of a query. Each operator comes after all operators that feed it.
 
     - `levels`: the number of levels with operators, counted from 1. The writer is on the next level.
     - `exchange`: whether rows that leave the last level, or the scans if there are no levels, are shuffled before they
@@ -141,9 +141,9 @@ class Graph:
 
     @property
     def whole_partitions(self) -> bool:
-        """Whether the task that reads a partition also writes its rows.
+        """Whether the task that reads a partition also writes the partition's rows.
 
-        If so, the partition must not be split, because two tasks would not keep its order.
+        If so, the partition must not be split, because two tasks would not preserve the order of its rows.
         """
         return not self.levels and not self.exchange
 
@@ -167,12 +167,12 @@ def graph(
 
 
 def always_runs(node: PhysicalOperator) -> bool:
-    """Return whether an operator emits rows without any input: a global aggregate has a result even over no rows."""
+    """Return whether an operator emits rows even without input, as a global aggregate does."""
     return isinstance(node, PhysicalAggregate) and node.aggregation.is_global
 
 
 def waits(node: PhysicalOperator) -> bool:
-    """Return whether an operator has work to do when time passes, even without changes."""
+    """Return whether an operator has work to do as time passes, even if no changes arrive."""
     if isinstance(node, PhysicalNormalize):
         return node.takes_back
     return isinstance(node, PhysicalTemporalFilter | PhysicalMatch)
@@ -194,7 +194,8 @@ def is_shuffled(node: PhysicalNode, sink: PhysicalSink) -> bool:
 class _Edge:
     """An edge to a consumer.
 
-    `origin` is a table, or the position of an operator. `node` is that scan or operator in the consumer's plan.
+    `origin` is the name of a table or the position of an operator. `node` is that scan or operator in the consumer's
+    plan.
     """
 
     origin: str | int
@@ -212,7 +213,7 @@ class _Edge:
             return way
         if sink.by_seq:
             return replace(way, nets="by seq")
-        # A task reads a part of a batch. The old row that it would drop may cancel with a change in another part.
+        # A task of a scan reads only part of a batch. An old row that it drops might cancel a change in another part.
         return way if isinstance(self.node, PhysicalScan) else replace(way, nets="signed")
 
 
@@ -240,7 +241,7 @@ class _Building:
     _sinks: list[tuple[PhysicalSink, list[_Edge]]] = field(default_factory=list)
 
     def take(self, sink: PhysicalSink) -> None:
-        """Add a sink and everything that it needs."""
+        """Add a sink and all scans and operators that the sink needs."""
         self._sinks.append((sink, [self._edge(each, sink.name) for each in without_unions(sink.input)]))
 
     def graph(self, levels: int, *, exchange: bool) -> Graph:
@@ -297,13 +298,14 @@ class _Building:
         if (known := self.states.get(f"{sink}.{node.node}")) is not None:
             return known
         state = computes(node, ttl=False)[:16]
-        # Another operator may differ only in its TTL, which is not part of the name because it may change.
+        # The name omits the TTL, because the TTL may change. An operator that differs only in its TTL may have the same
+        # name.
         names = (state, *(f"{state}@{sink}{'+' * count}" for count in range(len(self._operators))))
         taken = {each.state for each in self._operators}
         return next(name for name in names if name not in taken)
 
     def _reads(self, node: PhysicalOperator) -> Iterator[tuple[str, tuple[int, str]]]:
-        """Yield the states of upstream joins from which this join's inputs are recomputed, at any depth."""
+        """Yield the state of each upstream join, at any depth, from which this join's inputs are recomputed."""
         for name, below in remade_inputs(node):
             place = self._places[computes(below)]
             assert self._operators[place].level == level(node), "an operator is in the stage of its level"
@@ -312,7 +314,7 @@ class _Building:
             yield from ((f"{name}.{called}", state) for called, state in self._reads(below))
 
     def _refresh(self, place: int, again: PhysicalOperator) -> None:
-        """Make the inputs of a shared operator emit refreshes if this plan's copy of the operator needs them."""
+        """Make the inputs of a shared operator emit refreshes if the operator `again` of another plan needs them."""
         for edge, node in zip(self._operators[place].inputs, without_unions(*inputs(again)), strict=True):
             if node.calc.refreshes and not edge.node.calc.refreshes:
                 edge.node = replace(edge.node, calc=replace(edge.node.calc, refreshes=True))
@@ -321,7 +323,7 @@ class _Building:
 
 
 def _last_are_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Sequence[_Vertex], levels: int) -> bool:
-    """Return whether rows that leave the last level, or else the scans, are shuffled before they are written."""
+    """Return whether rows from the last level (the scans, if there are no levels) are shuffled before being written."""
     last: list[str | int] = [place for place, each in enumerate(operators) if each.level == levels]
     if not levels:
         last = list(exits)
@@ -329,7 +331,7 @@ def _last_are_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Seq
 
 
 def _scan(scans: Sequence[PhysicalScan], exits: Sequence[Exit], timed: AbstractSet[str]) -> GraphScan:
-    """Merge all scans of a table into one, which reads every column that any reader reads, in the table's order.
+    """Merge all scans of a table into one scan. It reads all columns that any of them reads, in the table's order.
 
     If the table is among the `timed` tables, the scan also reads the columns of the watermark's time.
     """

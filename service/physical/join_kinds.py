@@ -20,9 +20,9 @@ MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
 }
 """Whether the left and the right side of a join may be salted.
 
-Rows of a salted side that have the same key are spread over several shards, each of which has a copy of the other side.
-A side may not be salted if rows of the other side are emitted without a match, because a copy does not see matches in
-other shards.
+The salted side's rows with the same key are spread over several shards. Each of these shards has a copy of the other
+side's rows. A side must not be salted if the join emits unmatched rows of the other side, because a copy does not see
+matches in other shards.
 """
 
 JOIN_NAMES: Mapping[PhysicalJoinKind, JoinName] = {
@@ -36,4 +36,4 @@ JOIN_NAMES: Mapping[PhysicalJoinKind, JoinName] = {
     "mark": "mark_join",
     "in": "mark_join",
 }
-"""The names of joins in plans and in their state."""
+"""The names of the join kinds in plans and in state."""

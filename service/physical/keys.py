@@ -9,15 +9,15 @@ from rowkind.avro.schema import Record
 from rowkind.service.physical.expression import Expression
 
 MOST_SALTS = 1024
-"""The maximum salt count, which equals the maximum number of shards."""
+"""The maximum number of salts. It equals the maximum number of shards."""
 
 
 @dataclass(frozen=True)
 class Salt:
     """A salt, which spreads rows with the same key over `count` shards.
 
-    Either each row is copied to all shards, or each row goes to one shard. That shard depends on the sub-key if it
-    identifies rows, otherwise on the whole row.
+    Either each row is copied to all shards, or each row goes to one shard. In the second case, the shard depends on the
+    sub-key if the sub-key identifies rows, otherwise on the whole row.
     """
 
     count: int
@@ -28,14 +28,14 @@ class Salt:
 class Key:
     """The key of an edge, computed from the columns of the calc's *input*.
 
-    - `parts`: one expression per key column, already cast to the type that both sides of the consumer share.
+    - `parts`: one expression per key column, cast to the type in which both sides of the consumer compare the key.
     - `null_safe`: for each part, whether NULL equals NULL (`IS NOT DISTINCT FROM`, GROUP BY, unique keys).
-    - `drop_null`: a row whose key has a NULL in a part that is not null safe is dropped (inner joins). Otherwise the
-      row stays, with a null key and a hash of its whole row (outer joins).
-    - `record`: the Avro schema of the topic's key if the consumer is a Kafka topic, otherwise None. The key bytes are
-      then an Avro record instead of comparable bytes.
+    - `drop_null`: whether a row is dropped if a key part that is not null safe is NULL (inner joins). Otherwise the row
+      is passed on with a null key and a hash of the whole row (outer joins).
+    - `record`: the Avro schema of the topic's key if the consumer is a Kafka topic, otherwise None. If it is set, the
+      key bytes are an Avro record instead of comparable bytes.
     - `constant`: key bytes that all rows share, instead of `parts`. Every row then goes to every shard of the consumer.
-      This is used for facts that depend on all rows of the input.
+      It is used for facts that depend on all rows of the input.
     - `salt`: set if rows with the same key are spread over several shards.
     - `apart`: the number of trailing parts, each TIMESTAMP NOT NULL, that distinguish keys but do not affect the shard.
     """
@@ -56,7 +56,7 @@ class Key:
 
 @dataclass(frozen=True)
 class SubKeyPart:
-    """One part of a sub-key: an expression, and how its comparable bytes sort."""
+    """One part of a sub-key: an expression, and the sort order of its comparable bytes."""
 
     expression: Expression
     descending: bool = False

@@ -13,10 +13,10 @@ from rowkind.service.physical.expression import Expression
 
 @dataclass(frozen=True)
 class SoughtPattern:
-    """A pattern with the names of its variables, its time limit, and where matching resumes after a match.
+    """A pattern with its variable names, its time limit, and the position at which matching resumes after a match.
 
-    `text` is the pattern as the user wrote it. `within` is in microseconds; None if there is no limit. `skip_text` is
-    the text after SKIP. `all_rows` says that a match emits all its rows instead of one.
+    `text` is the pattern as the user wrote it. `within` is the time limit in microseconds, or None if there is no
+    limit. `skip_text` is the text after SKIP. `all_rows` says whether a match emits all of its rows instead of one row.
     """
 
     text: str = field(metadata={**ASIDE, **fact("pattern")})
@@ -30,7 +30,7 @@ class SoughtPattern:
 
 @dataclass(frozen=True)
 class CalledColumn:
-    """A column with the result of a call. Navigations refer to input columns. `text` is the SQL that the user wrote."""
+    """A column with a call's result. The call's navigations refer to input columns. `text` is the user's SQL."""
 
     name: str = field(metadata=ASIDE)
     call: MatchCall
@@ -39,14 +39,14 @@ class CalledColumn:
 
     @property
     def fallible(self) -> bool:
-        """Whether the call fails on a result that does not fit its type."""
+        """Whether the call fails if the result does not fit the result's type."""
         exact = isinstance(self.call, MatchAggregate) and self.call.function in ("sum", "avg")
         return exact and self.type.kind != "double"
 
 
 @dataclass(frozen=True)
 class DefinedVariable:
-    """A variable's condition over the columns of a row and the results of `calls`. `text` is the user's SQL."""
+    """A pattern variable's condition. It reads a row's columns and the results of `calls`. `text` is the user's SQL."""
 
     text: str = field(metadata=ASIDE)
     condition: Expression
@@ -57,8 +57,8 @@ class DefinedVariable:
 class Matching:
     """A pattern, the conditions of its variables, and the output columns.
 
-    A condition is None if it is always true. The output has the input columns `carried`, followed by one column per
-    call.
+    A condition is None if every row satisfies it. The output contains the input columns `carried`, followed by one
+    column per call.
     """
 
     sought: SoughtPattern

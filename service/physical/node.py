@@ -1,8 +1,8 @@
 """The nodes of a physical plan, as plain, frozen, picklable values.
 
-A plan is a tree with a `PhysicalSink` at its root. Each edge takes `Rows` out of one node and `Changes` into the next.
-The calc of the lower node turns the rows into changes. Spark (`service.query.streaming`) and the in-memory engine
-(`service.query.memory`) both execute this tree and nothing else.
+A plan is a tree with a `PhysicalSink` at its root. On each edge, `Rows` leave the lower node and `Changes` reach the
+upper node. The calc of the lower node turns the rows into changes. Spark (`service.query.streaming`) and the in-memory
+engine (`service.query.memory`) both execute exactly this tree.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ InputLayout = Literal["one row per key", "unique key", "multiset"]
 class Traits:
     """Facts about the rows that leave a node's calc, for explain and tests.
 
-    Execution uses two of these facts: the graph reads `needs_before` to decide whether a sink's changes may be netted
-    before the shuffle, and a lookup reads the `mode` of its left side.
+    Execution uses only two of these facts: the graph reads `needs_before` to decide whether a sink's changes may be
+    netted before the shuffle, and a lookup reads the `mode` of its left side.
 
-    - `mode`: the kinds of changes that occur. `unique_keys`: sets of columns that each identify at most one live row.
-    - `upsert_key`: the key by which updates stay in order. `partition_key`: columns for which rows with equal values
-      share a shard. It is empty for a scan, whose rows follow the topic's partitions.
+    - `mode`: the kinds of changes that occur. `unique_keys`: sets of columns. For each set, at most one live row has
+      the same values.
+    - `upsert_key`: the key whose updates remain in order. `partition_key`: rows with equal values in these columns are
+      in the same shard. It is empty for a scan, whose rows follow the topic's partitions.
     - `needs_before`: whether a downstream operator must see the -U of updates.
     """
 
@@ -44,7 +45,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class PhysicalScan:
-    """The scan of a table's topic for one consumer. `calc.input` has the columns that are read.
+    """The scan of a table's topic for one consumer. `calc.input` contains the columns that are read.
 
     `alias` is the table's name in the query.
     """
@@ -58,13 +59,13 @@ class PhysicalScan:
 
 @dataclass(frozen=True)
 class PhysicalInput:
-    """The plan's choices for one input of an operator.
+    """The settings that the planner has chosen for one input of an operator.
 
     - `by_seq`: whether changes with the same key are applied in arrival order. This is needed for a source with a
       primary key, where a `+U` alone replaces a row, and for a source that may retract rows that were never sent.
-      Otherwise the batch is an exact multiset of signed rows.
-    - `exact`: whether a retraction carries the row as it was sent. If such a retraction finds a different row under its
-      key, that row's +U arrived first.
+      Otherwise, the batch is an exact multiset of signed rows.
+    - `exact`: whether a retraction carries the row as it was sent. If it does and the state contains a different row
+      under the same key, that row's +U arrived before the retraction.
     - `closing`: when rows are evicted according to an event time.
     - `remade`: whether rows are recomputed from the state of the join that feeds this input instead of being stored.
     """
@@ -79,10 +80,10 @@ class PhysicalInput:
 
 @dataclass(frozen=True)
 class PhysicalOperator(ABC):
-    """A node that runs in the shards of a stage. Its calc prepares its rows for the consumer.
+    """A node that runs in the shards of a stage. Its calc prepares the node's rows for the consumer.
 
-    If `fused` is set, the node runs in its consumer's stage without a shuffle in between, because its rows are already
-    partitioned as the consumer needs.
+    If `fused` is set, the node runs in the consumer's stage without a shuffle in between, because the node's rows are
+    already partitioned as the consumer needs.
     """
 
     node: str = field(metadata=ASIDE)
@@ -93,12 +94,12 @@ class PhysicalOperator(ABC):
     @property
     @abstractmethod
     def sides(self) -> tuple[PhysicalNode, ...]:
-        """The inputs by side, left before right."""
+        """The input nodes, left before right."""
 
     @property
     @abstractmethod
     def closings(self) -> tuple[Closing | None, ...]:
-        """For each side, the rule by which event time evicts its rows; None if it never does."""
+        """For each side, the rule by which event time evicts the side's rows, or None if there is no rule."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class PhysicalUnary(PhysicalOperator):
 
     @property
     def sides(self) -> tuple[PhysicalNode, ...]:
-        """The only input."""
+        """The only input node."""
         return (self.input,)
 
 
@@ -122,7 +123,7 @@ class PhysicalBinary(PhysicalOperator):
 
     @property
     def sides(self) -> tuple[PhysicalNode, ...]:
-        """The left and the right input."""
+        """The left and the right input node."""
         return self.left, self.right
 
 
@@ -147,14 +148,14 @@ PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
 class PhysicalSink:
     """The root of a plan: the topic to which the changes are written.
 
-    - `key`: the columns of the topic's key, which are the sink's unique key. It is empty for a retract or append topic
-      without a key.
+    - `key`: the columns of the topic's key, which are the sink's unique key. For a retract or append topic without a
+      key, it is empty.
     - `value`, `key_record`: the schemas of the topic's values and keys.
     - `exchange`: whether changes must be shuffled by the key before they are written, because rows with the same key
       may come from several shards of the input.
-    - `fixes`: parts of the input's partition key that need no such shuffle although the sink's key does not name them:
-      all rows that ever have the same key have equal values there.
-    - `ordered`: whether the rows of a batch are written in the order of their sub-key, then of their arrival.
+    - `fixes`: parts of the input's partition key that the sink's key does not contain but determines: all rows that
+      ever have the same key have equal values in these parts, so they need no shuffle.
+    - `ordered`: whether the rows of a batch are written in sub-key order and, for equal sub-keys, in arrival order.
     - `format`, `connect_schema`: how rows are written.
     """
 
@@ -175,7 +176,7 @@ class PhysicalSink:
 
     @property
     def by_seq(self) -> bool:
-        """Whether changes come directly from a table whose rows replace each other, so a key's last change wins."""
+        """Whether a key's last change wins because changes come directly from a table whose rows replace each other."""
         scan = self.input
         return (
             self.mode == "upsert" and isinstance(scan, PhysicalScan) and scan.source.replaces and not scan.calc.expands

@@ -30,13 +30,14 @@ class PhysicalJoin(PhysicalBinary):
     """A stateful equi-join (or a cross join, with no key) with an optional additional condition.
 
     - `condition` reads the columns of `left.calc.output` and `right.calc.output`.
-    - `schema`: the record of the rows that the join emits and its calc reads: left and right concatenated, or the left
-      row alone for kinds that emit only left rows. For "mark" and "in", the match flag follows the left row.
-    - `facts` feed side 2 of a NOT IN or an IN.
-    - `on_error`: what happens to pairs on which the condition fails. Unless the query fails, such pairs do not match.
-    - `near`: the bounds that the condition sets on the distance between the times of a pair.
-    - `placed`: why the join is not where the user wrote it.
-    - `unmarked`, here and in other operators: table columns, such as `sales.at`, on which a watermark would evict rows.
+    - `schema`: the record of the rows that the join emits and its calc reads: left and right concatenated, or only the
+      left row for kinds that emit only left rows. For "mark" and "in", the match flag follows the left row.
+    - `facts`: the nodes that feed side 2 of a NOT IN or an IN.
+    - `on_error`: the policy for pairs on which the condition fails. If the policy is not to fail the query, these pairs
+      do not match.
+    - `near`: the bounds that the condition sets on the distance between the left and the right time of a pair.
+    - `placed`: the reason why the planner moved the join, or empty.
+    - `unmarked`, here and in other operators: table columns, such as `sales.at`. A watermark on them would evict rows.
     """
 
     kind: PhysicalJoinKind = field(metadata=fact("kind"))
@@ -52,7 +53,7 @@ class PhysicalJoin(PhysicalBinary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """For each side, the rule by which event time evicts its rows; None if it never does."""
+        """For each side, the rule by which event time evicts the side's rows, or None if there is no rule."""
         return self.left_input.closing, self.right_input.closing
 
 
@@ -65,7 +66,7 @@ class PhysicalAggregate(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """The rule by which event time evicts the input's rows; None if it never does."""
+        """The rule by which event time evicts the input's rows, or None if there is no rule."""
         return (self.aggregation.closing,)
 
 
@@ -73,10 +74,10 @@ class PhysicalAggregate(PhysicalUnary):
 class RankCondition:
     """A condition on the rows in a rank's range and on some of their rank numbers.
 
-    `numbers` is the record of these numbers, and `functions` says how each number is computed. `bound` is a column that
-    is an upper limit for the numbers that pass and is equal in all rows that a partition ever has; None if there is no
-    such column. `on_error` says what happens to a row on which the condition fails: unless the query fails, the row is
-    not in the result.
+    `numbers` is the record of these numbers, and `functions` says how each number is computed. `bound` is a column, or
+    None. No rank number above this column's value satisfies the condition, and all rows of a partition, at all times,
+    have the same value in it. `on_error` is the policy for a row on which the condition fails. If the policy is not to
+    fail the query, the row is not in the result.
     """
 
     expression: Expression = field(metadata=fact("condition"))
@@ -91,9 +92,9 @@ class PhysicalRank(PhysicalUnary):
     """A rank, which emits the rows in the range of `ranking`.
 
     The key of the incoming changes is the partition, and their sub-key is the order. `schema` is the record of the
-    emitted rows: `input.calc.output`, followed by the columns `numbers`, each with its rank function. `identity` are
-    columns of the input's record. `partition` and `order` are the user's SQL. `reason` says why the strategy was
-    chosen.
+    emitted rows: `input.calc.output`, followed by the columns `numbers`, each with its rank function. `identity`
+    contains columns of the input's record. `partition` and `order` are the user's SQL. `reason` says why the strategy
+    was chosen.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -109,13 +110,13 @@ class PhysicalRank(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """The rule by which event time evicts the input's rows; None if it never does."""
+        """The rule by which event time evicts the input's rows, or None if there is no rule."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalSession(PhysicalUnary):
-    """A session window, which adds columns with the start of each row's session and, if `ends` is set, with its end.
+    """A session window, which adds the start of each row's session and, if `ends` is set, the session's end.
 
     The key of the incoming changes is the partition. `time` is a column of the input's record. `gap` is in
     microseconds. `schema` is the record of the emitted rows. `partition` and `order` are the user's SQL.
@@ -131,13 +132,13 @@ class PhysicalSession(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """The rule by which event time evicts the input's rows; None if it never does."""
+        """The rule by which event time evicts the input's rows, or None if there is no rule."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class OrderMeasure:
-    """The column that determines distances in frames, and how it sorts."""
+    """The column from which frame distances are computed, and the column's sort order."""
 
     column: str = field(metadata=COLUMN)
     descending: bool
@@ -146,11 +147,11 @@ class OrderMeasure:
 
 @dataclass(frozen=True)
 class PhysicalOver(PhysicalUnary):
-    """Window functions with an order, whose results are the last columns of `schema`.
+    """Window functions with ORDER BY. Their results are the last columns of `schema`.
 
     The key of the incoming changes is the partition, and their sub-key is the order. `partition` and `order` are the
-    user's SQL. If rows arrive in the order of their time and are never retracted, `ahead` is how long after a row's
-    time its results may still change, in microseconds; otherwise it is None.
+    user's SQL. If rows arrive in time order and are never retracted, `ahead` is how long after a row's time the row's
+    results may still change, in microseconds. Otherwise it is None.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -168,7 +169,7 @@ class PhysicalOver(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """The rule by which event time evicts the input's rows; None if it never does."""
+        """The rule by which event time evicts the input's rows, or None if there is no rule."""
         return (self.state.closing,)
 
 
@@ -176,8 +177,8 @@ class PhysicalOver(PhysicalUnary):
 class PhysicalNormalize(PhysicalUnary):
     """A Normalize, which turns an input that omits old rows into an exact changelog of `input.calc.output`.
 
-    If `takes_back` is set, expired rows are retracted. If `arrivals` is set, a row that is written again with equal
-    values is retracted and inserted, because its arrival number differs.
+    If `takes_back` is set, expired rows are retracted. If `arrivals` is set and a row is written again with equal
+    values, the row is retracted and inserted again, because its arrival number differs.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -193,17 +194,17 @@ class PhysicalNormalize(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """The rule by which event time evicts the input's rows; None if it never does."""
+        """The rule by which event time evicts the input's rows, or None if there is no rule."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalLookup(PhysicalBinary):
-    """An as-of join or lookup, which combines each left row with the right row that is nearest in time.
+    """An as-of join, which joins each left row to the right row that is nearest in time, or a lookup by arrival.
 
-    Without a `match`, each left row is joined to all right rows that are present when it arrives. If `pads` is set, a
-    left row without a match is emitted null-padded. `match` names columns of the two inputs' records. `schema` is the
-    record of the emitted rows, left and right concatenated.
+    A lookup by arrival has no `match`: it joins each left row to all right rows that are present when the left row
+    arrives. If `pads` is set, a left row without a match is emitted null-padded. `match` names columns of the two
+    inputs' records. `schema` is the record of the emitted rows: left and right concatenated.
     """
 
     left_input: PhysicalInput = field(metadata=fact("left"))
@@ -214,17 +215,17 @@ class PhysicalLookup(PhysicalBinary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """For each side, the rule by which event time evicts its rows; None if it never does."""
+        """For each side, the rule by which event time evicts the side's rows, or None if there is no rule."""
         return self.left_input.closing, self.right_input.closing
 
 
 @dataclass(frozen=True)
 class PhysicalTemporalFilter(PhysicalUnary):
-    """A temporal filter, whose result contains a row of `input.calc.output` from its time `begins` until `ends`.
+    """A temporal filter. Its result contains a row of `input.calc.output` from the row's time `begins` until `ends`.
 
-    Rows behind the watermark of `closing` are late. `most` is approximately how many rows are released at a time.
-    `order` is the user's SQL if rows are released in an order. `whole` says that all rows with the same time are
-    released together.
+    If `closing` is set, rows behind its watermark are late. `most` is approximately how many rows are released at a
+    time. If rows are released in an order, `order` is the user's SQL for it. `whole` says whether all rows with the
+    same time are released together.
     """
 
     clock: Clock = field(metadata=fact("clock"))
@@ -238,13 +239,13 @@ class PhysicalTemporalFilter(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """The rule by which event time evicts the input's rows; None if it never does."""
+        """The rule by which event time evicts the input's rows, or None if there is no rule."""
         return (self.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalSingleRow(PhysicalUnary):
-    """A check that `input.calc.output` has at most 1 row after each batch. `query` is the subquery's text."""
+    """A check that the input contains at most 1 row after each batch. `query` is the subquery's text."""
 
     state: PhysicalInput = field(metadata=fact("state"))
     query: str = field(metadata=ASIDE)
@@ -257,7 +258,7 @@ class PhysicalSingleRow(PhysicalUnary):
 
 @dataclass(frozen=True)
 class PhysicalStamp(PhysicalUnary):
-    """A stamp, which adds the processing time to rows of `input.calc.output`. `schema` is the record of the result."""
+    """A stamp, which adds the processing time to each row of `input.calc.output`. `schema` is the resulting record."""
 
     schema: Record = field(metadata=NO_FACT)
 
@@ -272,7 +273,7 @@ class PhysicalMatch(PhysicalUnary):
     """A search for a pattern in the rows of each partition.
 
     The key of the incoming changes is the partition, and their sub-key is the order, which begins with a time.
-    `closing` says which watermark puts the rows in order. `partition` and `order` are the user's SQL.
+    `closing` names the watermark up to which rows are put in order. `partition` and `order` are the user's SQL.
     """
 
     matching: Matching
@@ -283,5 +284,5 @@ class PhysicalMatch(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """The rule by which event time evicts the input's rows; None if it never does."""
+        """The rule by which event time evicts the input's rows, or None if there is no rule."""
         return (self.closing,)

@@ -1,4 +1,4 @@
-"""The definition of a window function with an order, over columns of its input."""
+"""The definition of a window function with ORDER BY. The function reads columns of the input."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rowkind.operators.over.framing import Frame, OverFunction
 
 @dataclass(frozen=True)
 class WindowCall:
-    """One window function over columns of its input, in the logical and the physical plan.
+    """One call of a window function. The call reads input columns. Logical and physical plans share this class.
 
-    - `arguments`: empty for COUNT(*) and for rank numbers. The second argument is the default of LAG and LEAD.
+    - `arguments`: empty for COUNT(*) and for rank numbers. For LAG and LEAD, the second argument is the default value.
     - `filter`: a boolean column. A row counts if the column is true.
     - `nth`: the position in the frame for NTH_VALUE, the offset for LAG, or the number of buckets for NTILE.
-    - `skips`: whether rows without a value are skipped. LAG then goes back by `nth` of the remaining rows.
+    - `skips`: whether rows without a value are skipped (IGNORE NULLS). LAG then counts only the remaining rows.
     - `tries`: whether a result that does not fit its type is NULL instead of an error.
     """
 
@@ -31,7 +31,7 @@ class WindowCall:
 
     @property
     def fallible(self) -> bool:
-        """Whether the call fails on a result that does not fit its type."""
+        """Whether the call fails if the result does not fit the result's type."""
         return self.function in ("sum", "avg") and self.type.kind != "double" and not self.tries
 
     @property
@@ -40,14 +40,14 @@ class WindowCall:
         return (*self.arguments, *([self.filter] if self.filter is not None else []))
 
     def named(self, name: str, text: str) -> PhysicalWindowCall:
-        """Return the call of the physical plan, with the name of its result and its SQL text."""
+        """Return the call for the physical plan, with its result's name and its SQL text."""
         plain = {each.name: getattr(self, each.name) for each in fields(WindowCall)}
         return PhysicalWindowCall(**plain, name=name, text=text)
 
 
 @dataclass(frozen=True)
 class PhysicalWindowCall(WindowCall):
-    """A call with the name of its result and the SQL that the user wrote."""
+    """A call with its result's name and the SQL that the user wrote."""
 
     name: str = field(kw_only=True, metadata=ASIDE)
     text: str = field(kw_only=True, metadata=ASIDE)

@@ -1,7 +1,7 @@
-"""The spelling of row kinds in Kafka headers.
+"""The values that represent row kinds in Kafka headers.
 
-There is no single convention, so a table specifies its header and the spellings of the kinds. `PRESETS` contains common
-spellings.
+There is no common convention, so a table specifies its header and the spelling of each row kind. `PRESETS` contains
+common spellings.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ PRESETS: Mapping[str, Mapping[bytes, int]] = {
     "debezium": {b"c": 0, b"r": 0, b"u": 2, b"d": 3},
     "diff": {b"1": 0, b"+1": 0, b"-1": 3},
 }
-"""Presets by name. Each maps spellings to row kinds. If a kind has several spellings, the first one is written."""
+"""Presets by name. A preset maps spellings to row kinds. If a kind has several spellings, the first one is written."""
 
 
 @dataclass(frozen=True)
 class RowKindHeader:
-    """The header that contains the row kind of a source topic's records, and its spellings.
+    """The header with the row kind of a source topic's records, and the spellings of row kinds in the header.
 
-    `values` maps the header's bytes to the ordinal of the row kind. `missing` and `unknown` say what happens to a
-    record without this header or with an unknown value: it is read as `+I`, becomes a dead letter, or fails the query.
-    If a record has several headers with this name, the last one counts.
+    `values` maps the header's bytes to the ordinal of the row kind. `missing` is the policy for a record without this
+    header, and `unknown` the policy for a header with an unknown value: the record is read as `+I`, becomes a dead
+    letter, or fails the query. If a record has several headers with this name, the last one counts.
     """
 
     header: str = "op"
@@ -45,7 +45,8 @@ DEFAULT_HEADER = RowKindHeader()
 def spellings(values: Mapping[bytes, int]) -> tuple[bytes, bytes, bytes, bytes]:
     """Return the bytes that are written for each of the four kinds, in the order of their ordinals.
 
-    If +U or -U has no spelling, the one for +I or -D is used. Raises ValueError if +I or -D has no spelling.
+    If +U has no spelling, it is written like +I. If -U has no spelling, it is written like -D. Raises ValueError if +I
+    or -D has no spelling.
     """
     words: dict[int, bytes] = {}
     for word, kind in values.items():

@@ -15,18 +15,18 @@ from rowkind.service.physical.row_kind import DEFAULT_HEADER, RowKindHeader
 TopicFormat = Literal["avro", "plain_avro", "json"]
 KeyFormatName = Literal["string", "long", "json", "avro"]
 OnExpire = Literal["forget", "retract"]
-"""The handling of an expired row: it is dropped silently, or retracted together with everything derived from it."""
+"""The policy for expired rows: a row is dropped silently, or it and everything derived from it are retracted."""
 
 OnBadUpdate = Literal["keep", "retract", "null"]
-"""The handling of a row whose update is a dead letter: it is kept or retracted, or the bad columns become NULL."""
+"""The policy for a row whose update is a dead letter: the row is kept or retracted, or its bad columns become NULL."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """The position at which the reading of a topic starts if there is no checkpoint.
+    """The position at which reading of a topic starts if there is no checkpoint.
 
-    - `on_lost`: where reading resumes if retention has deleted the checkpoint's offset.
-    - `on_recreated`: what the query does if the topic was deleted and created again: it fails or starts from scratch.
+    - `on_lost`: where reading resumes if retention has deleted the record at the checkpoint's offset.
+    - `on_recreated`: the policy for a topic that was deleted and created again: the query fails or starts from scratch.
     """
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
@@ -40,12 +40,12 @@ class Start:
 class Watermark:
     """A table's watermark: the highest `time` seen minus `delay_us` microseconds.
 
-    No more rows with times before the watermark are expected.
+    Rows with times before the watermark are no longer expected.
 
     `of` is the row's own time: `time` itself, or `time` without the delay that `time` subtracts. A partition that has
-    received nothing for `idle_ms` of batch time does not hold back the watermark. `late` says what happens to rows that
-    arrive too late to change any result. State is kept `allowed_ms` longer than the watermark requires, and rows that
-    are late by no more than that are accepted.
+    received no rows for `idle_ms` of batch time does not hold back the watermark. `late` is the policy for rows that
+    arrive too late to change any result. State is kept `allowed_ms` longer than the watermark requires, so that rows
+    that are late by no more than this are accepted.
     """
 
     time: Expression
@@ -67,23 +67,25 @@ class SourceTable:
 
     - `declared`: the table's record as the user (or the registry) declared it, with the primary key NOT NULL. Values
       are resolved from their writer's schema to this record.
-    - `written`: the same for plain Avro, whose schema may have a nullable primary key; None in other formats.
+    - `written`: the same record for plain Avro, where the schema may declare the primary key as nullable. None in other
+      formats.
     - `format`: how keys and values of the topic are read (`service.kafka.formats`). `debezium`: whether values are
-      envelopes. In upsert mode, only the new rows in the envelopes count, and the primary keys of the old rows.
-    - `mode`: the changelog mode. In upsert mode, a null value is a delete. Its row has the primary key's columns from
-      the Kafka key and NULL in all other columns.
-    - `ttl_ms`: the table's own TTL; None if the job's TTL applies. `on_expire`: what happens to an expired row; None if
-      the job's setting applies.
-    - `watermark`: the table's watermark; None if it has none.
+      envelopes. In upsert mode, only the new rows and the primary keys of the old rows in the envelopes are read.
+    - `mode`: the changelog mode. In upsert mode, a null value is a delete. The deleted row contains the primary key's
+      columns from the Kafka key, and NULL in all other columns.
+    - `ttl_ms`: the table's own TTL, or None if the job's TTL applies. `on_expire`: the policy for expired rows, or None
+      if the job's setting applies.
+    - `watermark`: the table's watermark, or None.
     - `key_format`: the format of keys if it differs from the format of values.
-    - `units`: for date, time and timestamp columns, the unit of numbers whose schema does not specify one.
+    - `units`: for date, time and timestamp columns, the unit of numbers if the schema does not specify a unit.
     - `record`: the full name of the record type of the rows, if the job names it. Records of other types are skipped.
     - `known_as`: the name of that type in the registry. Records of other types are refused.
     - `exact`: whether the producer promises that every retraction matches a row that was sent, that every update has
       its -U, and that changes with the same key arrive in order.
-    - `unavailable`: the text by which Debezium marks a value that it does not know; None if there is no such text.
-    - `on_bad_update`: what happens to the row of a key when its update is a dead letter (`service.kafka.bad_updates`).
-    - `truncates`: whether a truncation retracts all rows. It requires a primary key.
+    - `unavailable`: the text with which Debezium marks a value that it does not know, or None.
+    - `on_bad_update`: the policy for the existing row if an update of it is a dead letter
+      (`service.kafka.bad_updates`).
+    - `truncates`: whether a truncation of the table retracts all rows. It requires a primary key.
     """
 
     table: str
@@ -110,7 +112,7 @@ class SourceTable:
 
     @property
     def replaces(self) -> bool:
-        """Whether a change may replace the row with the same primary key without retracting it first."""
+        """Whether a change may replace the row with the same primary key without a preceding retraction."""
         return bool(self.primary_key) and self.mode != "append"
 
     @property
@@ -125,15 +127,15 @@ class SourceTable:
 
     @property
     def key(self) -> Record:
-        """The record with the primary key's columns. In upsert mode, the Kafka key is resolved to it."""
+        """The record with the primary key's columns. In upsert mode, the Kafka key is resolved to this record."""
         return self.declared.select(self.primary_key)
 
     def leaves_out(self, writer: Record) -> bool:
-        """Return whether the job's `record` excludes records of this type from the table."""
+        """Return whether the table's `record` excludes records of this type."""
         return self.record is not None and not _same_name(writer.name, self.record)
 
     def stranger(self, writer: Record) -> str | None:
-        """Return why a record of this type cannot be a row of the table; None if it can."""
+        """Return the reason why a record of this type cannot be a row of the table, or None if it can."""
         if self.record is not None:
             return None
         if self.known_as is not None:

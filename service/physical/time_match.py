@@ -12,10 +12,10 @@ Comparison = Literal[">=", ">", "<=", "<"]
 
 @dataclass(frozen=True)
 class TimeMatch:
-    """The comparison of `left` with `right`, the time columns of the two sides. The nearest right row matches.
+    """The comparison between the time columns `left` and `right` of the two sides. The nearest right row matches.
 
-    `versions` says that the right side is a table with a key, whose rows are versions in the order in which they were
-    sent.
+    `versions` says whether the right side is a table with a key, so that its rows are versions in the order in which
+    they were sent.
     """
 
     left: str = field(metadata=COLUMN)

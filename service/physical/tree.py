@@ -1,4 +1,4 @@
-"""Functions that traverse a physical plan and return its nodes' inputs, levels and clocks."""
+"""Functions that traverse a physical plan, or return a node's inputs, level or clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.physical.operators import (
 
 
 def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
-    """Return a node's direct inputs, left before right, facts last."""
+    """Return a node's direct inputs: left before right, and facts last."""
     return tuple(children(node))
 
 
@@ -30,7 +30,7 @@ def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOper
 
 
 def level(node: PhysicalScan | PhysicalOperator) -> int:
-    """Return an operator's level in a graph, from 1; 0 for a scan."""
+    """Return an operator's level in a graph, which is at least 1. Return 0 for a scan."""
     return max((level(each) + (not fused(each)) for each in without_unions(*inputs(node))), default=0)
 
 
@@ -40,14 +40,14 @@ def fused(node: PhysicalScan | PhysicalOperator) -> bool:
 
 
 def remade_inputs(node: PhysicalNode) -> Iterator[tuple[str, PhysicalJoin]]:
-    """Yield a join's inputs whose rows are recomputed instead of stored, each with the name its state would have."""
+    """Yield the name and the node of each input of a join whose rows are recomputed instead of stored."""
     if isinstance(node, PhysicalJoin):
         sides = ("left", node.left, node.left_input), ("right", node.right, node.right_input)
         yield from ((name, below) for name, below, chosen in sides if chosen.remade and isinstance(below, PhysicalJoin))
 
 
 def clock(node: PhysicalOperator) -> Clock | None:
-    """Return the clock by which an operator's rows change as time passes; None if it only uses the batch time."""
+    """Return the clock that an operator follows, or None if the operator only uses the batch time."""
     if isinstance(node, PhysicalTemporalFilter):
         return node.clock
     if isinstance(node, PhysicalNormalize) and node.takes_back:

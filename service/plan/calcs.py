@@ -30,12 +30,12 @@ class Edge:
     """A consumer's requirements for a node's calc. All names and expressions refer to the node's columns.
 
     - `types`: the columns to carry, with the types that the consumer expects.
-    - `key`: the key expressions; for each, the type in which it is compared and whether NULL equals NULL.
-    - `sub_key`: the sub-key columns; for each, whether it sorts in descending order and whether NULLs come first.
-    - `refreshes`: whether the consumer or an operator downstream has a TTL.
+    - `key`: the key expressions, each with the type in which values are compared and whether NULL equals NULL.
+    - `sub_key`: the sub-key columns, each with flags for descending order and for NULLs first.
+    - `refreshes`: whether the consumer, or an operator downstream of it, has a TTL.
     - `salt`: set if rows with the same key are spread over several shards.
     - `apart`: the number of trailing key parts that do not affect the shard.
-    - `arrival`: the column with the rows' arrival numbers; None if rows keep their existing numbers.
+    - `arrival`: the column with the rows' arrival numbers, or None if rows keep their existing numbers.
     - `rewrites`: whether a retraction followed by an insertion of an equal row is passed on instead of dropped.
     - `times_deletes`: whether deletes by key carry a time.
     """
@@ -63,7 +63,10 @@ class Edge:
 
 
 def calc(top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
-    """Return the calc of a scan or operator, which merges the filters, projections and expands up to `top`."""
+    """Return the calc of a scan or operator.
+
+    The calc merges all filters, projections and expands up to and including the node `top`.
+    """
     conditions, meanings = _merged(top, below)
     keys = tuple(substitute(part, meanings) for part, *_ in edge.key)
     arrival = () if edge.arrival is None else (edge.arrival,)
@@ -108,7 +111,10 @@ def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> RankCon
 
 
 def _output(value: exp.Expr, below: Columns, type_: Type) -> Expression:
-    """Compile an output column. The column is NOT NULL if the filters exclude NULL, even if its expression may fail."""
+    """Compile an output column.
+
+    If `type_` is NOT NULL because the filters exclude NULL, the compiled column is NOT NULL too.
+    """
     found = compile_scalar(value, below)
     return found if type_.nullable or not found.type.nullable else replace(found, type=found.type.required)
 
@@ -125,7 +131,7 @@ def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> Expres
 def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tuple[tuple[Expand, ...], Columns]:
     """Return the expands below `node` and the columns that the last expand emits.
 
-    If there is no expand, the columns are those of `below`. `asked` are the expressions that read the columns.
+    If there is no expand, the columns are those of `below`. `asked` are the expressions that read those columns.
     """
     last = node
     while isinstance(last, LogicalFilter | LogicalProject):
@@ -156,7 +162,7 @@ def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tu
 
 
 def _merged(node: LogicalNode, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str, exp.Expr]]:
-    """Return the conditions and the columns of `node`, as expressions over the nearest scan, operator or expand."""
+    """Return the conditions and columns of `node`, as expressions over the nearest scan, operator or expand below."""
     match node:
         case LogicalExpand():
             return [], {name: resolved(name) for name in columns(node)}

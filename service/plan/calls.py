@@ -1,4 +1,4 @@
-"""Parts of logical nodes: calls over several rows, pattern conditions, and join keys."""
+"""Parts of logical nodes: aggregate and window calls, conditions of pattern variables, and join keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LogicalWindowCall(WindowCall):
 
 @dataclass(frozen=True)
 class LogicalDefine:
-    """The condition of a pattern variable, over the columns of a row and the results of calls on the match so far.
+    """The condition of a pattern variable. It reads the row's columns and the results of calls on the match so far.
 
     `text` is the condition as the user wrote it.
     """
@@ -41,7 +41,10 @@ class LogicalDefine:
 
 @dataclass(frozen=True)
 class EqualKey:
-    """An equality `left = right` in a join, compared as `type`. `null_safe` is set for IS NOT DISTINCT FROM."""
+    """An equality `left = right` in a join.
+
+    Both values are compared as `type`. `null_safe` is set for IS NOT DISTINCT FROM.
+    """
 
     left: exp.Expr
     right: exp.Expr

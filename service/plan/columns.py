@@ -47,7 +47,7 @@ def columns(node: LogicalNode) -> dict[str, Type]:
 
 
 def _above(node: LogicalCalc, below: dict[str, Type], *, passed: bool) -> dict[str, Type]:
-    """Return the columns of a calc over the columns `below`. If `passed` is set, all rows satisfy the filters."""
+    """Return a node's columns, given its input's columns `below`. If `passed` is set, all rows satisfy the filters."""
     match node:
         case LogicalFilter():
             return _without_null(below, node.conjuncts) if passed else below
@@ -85,7 +85,7 @@ def _passed(node: LogicalNode) -> dict[str, Type]:
 
 
 def parts_of(type_: Type, *, inline: bool) -> tuple[Field, ...]:
-    """Return the parts of an array or map element, with the names that Spark gives them."""
+    """Return the parts of an element of an array or map as fields, with the names that Spark uses."""
     element = type_.element
     if type_.kind == "map":
         return Field("key", STRING), Field("value", element)
@@ -109,7 +109,7 @@ def _replaces(node: LogicalNode) -> bool:
 
 
 def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
-    """Return the columns of rows that satisfy all conditions: a column is NOT NULL if a condition excludes NULL."""
+    """Return the columns of rows that satisfy all conditions. A column is NOT NULL if a condition excludes NULL."""
     conditions = tuple(conditions)
     return {
         name: type_.required if type_.nullable and any(rejects(each, {name}) for each in conditions) else type_
@@ -122,7 +122,7 @@ def _conditions(node: LogicalNode) -> tuple[exp.Expr, ...]:
 
 
 def _computed(node: LogicalProject, below: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
-    """Return a projection's columns. `conditions` are filters on its outputs that were pushed down onto expressions."""
+    """Return a projection's columns. `conditions` are filters on its outputs, rewritten to read its input."""
     named = by_name(below)
     found = {name: type_of(output, named) for name, output in node.outputs.items()}
     return {

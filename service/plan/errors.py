@@ -1,8 +1,8 @@
 """Planning errors.
 
 PlanError      an error for the user: file, line, sink, position in the SQL, reason, and what to write instead
-QueriesError   the errors of several queries
-Refusal        an error inside a pass, which knows the position only as a node of the parsed SQL
+QueriesError   the planning errors of several queries, raised together
+Refusal        an error inside a pass, where the position is known only as a node of the parsed SQL
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD = "word"
 
 
 class Refusal(Exception):  # noqa: N818 -- the name says what it is
-    """The rejection of a query, with the part of the SQL that caused it, or else the field of the job file."""
+    """The rejection of a query, with its cause: a part of the SQL, or a field of the job file."""
 
     def __init__(self, text: str, at: exp.Expr | None = None, field: str = "sql") -> None:
         self.text = text
@@ -33,7 +33,7 @@ class Refusal(Exception):  # noqa: N818 -- the name says what it is
 class PlanError(RowkindError):
     """A query that Rowkind cannot run as written. The message fits on a screen and says what to change.
 
-    `span` is the part of `sql` that caused the error; None if the error concerns no particular part.
+    `span` is the part of `sql` that caused the error, or None if the error concerns no particular part.
     """
 
     exit_code = REFUSED
@@ -50,7 +50,7 @@ class PlanError(RowkindError):
 
 
 class QueriesError(PlanError):
-    """The errors of several queries: the PlanError of the first query, with the messages of all in its text."""
+    """The errors of several queries: the first query's PlanError, with the messages of all queries in its text."""
 
     def __init__(self, errors: Sequence[PlanError]) -> None:
         first = errors[0]
@@ -120,12 +120,15 @@ def word(node: exp.Func) -> str:
 
 
 def written(node: exp.Expr) -> str:
-    """Return a node's first word as the user wrote it; an empty string if the node is not in the user's SQL."""
+    """Return a node's first word as the user wrote it, or an empty string if the node is not in the user's SQL."""
     return str(node.meta.get(_WORD) or "")
 
 
 def span(node: exp.Expr) -> SqlSpan | None:
-    """Return a node's range in the SQL, from its first to its last word with a known position; None if it has none."""
+    """Return a node's range in the SQL, from its first to its last word. Words without a position are ignored.
+
+    Return None if no word has a known position.
+    """
     found = [each.meta for each in node.walk() if _ORIGIN in each.meta]
     if not found:
         return None

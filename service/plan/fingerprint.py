@@ -1,13 +1,13 @@
-"""The fingerprint of a plan: the facts that a checkpoint's state depends on.
+"""The fingerprint of a plan: the facts on which a checkpoint's state depends.
 
 The fingerprint prevents a changed query from reading state that a different query wrote. It is a flat mapping of
 readable facts: for each node, the layout, keys and schemas that decide which bytes go into which shard. Two plans with
 equal fingerprints may share a checkpoint. Names, comments, filters below the state and anything above the last operator
-may change freely, as long as no fact changes.
+may change, as long as no fact changes.
 
-The facts are collected from the fields of the nodes and their calcs. Every field counts unless its declaration says
-that state does not depend on it (`operators.field_roles`). The names and texts of facts are part of the checkpoint
-format.
+The facts are collected from the fields of the nodes and their calcs. Every field is included unless its declaration
+says that the state does not depend on the field (`operators.field_roles`). The names and texts of facts are part of the
+checkpoint format.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def fingerprint(sink: PhysicalSink) -> Fingerprint:
 
 
 def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """Return one line per fact that differs, with both values. Lists show only the items that the other value lacks."""
+    """Return one line per fact that differs, with both values. Of two lists, only the items that differ are shown."""
     return [
         f"{fact}: {' -> '.join(_apart(before.get(fact, 'absent'), after.get(fact, 'absent')))}"
         for fact in sorted(before.keys() | after.keys())
@@ -68,12 +68,12 @@ def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
 
 
 def _first_policy(fact: str, before: Fingerprint) -> bool:
-    """Return whether the fact is an error policy that the checkpoint does not record: no row has failed so far."""
+    """Return whether the fact is an error policy that the checkpoint does not record because no row has failed yet."""
     return fact.endswith(".on_error") and fact not in before
 
 
 def _apart(*values: str) -> list[str]:
-    """Return two values without the parts that they share. If only the order differs, return both values in full."""
+    """Return two values without the items that they share. If only the order of items differs, return both in full."""
     first, second = (value.split(", ") for value in values)
     only = [[part for part in first if part not in second], [part for part in second if part not in first]]
     return [", ".join(parts) or "none" for parts in only] if any(only) else list(values)
@@ -104,13 +104,13 @@ def _facts(value: Any) -> Fingerprint:
 
 
 def _counts(of: Field[Any], value: Any) -> bool:
-    """Return whether a field without a fact name counts. Default values do not, because older checkpoints omit them."""
+    """Return whether a field without a fact name is a fact. Default values are not: older checkpoints omit them."""
     default = of.default_factory() if of.default_factory is not MISSING else of.default
     return FACT not in of.metadata and of.metadata.get(ROLE) not in ("aside", "child") and value != default
 
 
 def _fact(name: str, value: Any, says: str, empty: str) -> Fingerprint:
-    """Return the facts about a field. If its value has named facts of its own, return those."""
+    """Return the facts about a field. If the field's value has facts of its own, return those instead."""
     match value:
         case SourceTable():
             return {"topic": value.topic, "mode": value.mode}
@@ -148,7 +148,7 @@ def _together(value: Any) -> Fingerprint:
 
 
 def _met(node: PhysicalLookup) -> str:
-    """Return how a lookup finds the right rows for a left row."""
+    """Return a text that says how a lookup finds the right rows for a left row."""
     if node.match is None:
         return "arrival" + ", what is met as a list" * (node.left.traits.mode != "append" or node.calc.refreshes)
     return f"{node.match.left} {node.match.comparison} {node.match.right}" + " of versions" * node.match.versions
@@ -169,7 +169,7 @@ def _digest(node: PhysicalNode) -> Fingerprint:
 
 
 def _functions(expressions: Iterable[Expression], of: str = "") -> Fingerprint:
-    """Return the job functions that are called, with texts that identify their code."""
+    """Return the job functions that the expressions call, each with a text that identifies its code."""
     called_ = dict.fromkeys(function for each in expressions for function in each.functions)
     return {f"{of}functions": ", ".join(map(called, called_))} if called_ else {}
 
@@ -263,7 +263,7 @@ def _calls(node: PhysicalNode) -> Sequence[PhysicalAggregateCall | PhysicalWindo
 
 
 _SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, PhysicalAggregateCall, PhysicalWindowCall, CalledColumn), "; ")
-"""The separators between values of these types; values of other types are separated by commas."""
+"""The separators between values of certain types. Values of all other types are separated by commas."""
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     str: str,
@@ -285,4 +285,4 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     CalledColumn: _called_column,
     DefinedVariable: lambda each: f"{each.condition.text}{f' of {_text(each.calls)}' if each.calls else ''}",
 }
-"""Functions that write values of these types; `Walk` writes values of all other types."""
+"""Functions that write values of certain types. `Walk` writes values of all other types."""

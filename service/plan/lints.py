@@ -1,7 +1,7 @@
-"""Lints: parts of a query that probably do not mean what their author intended. `rowkind check` reports them.
+"""Lints, which `rowkind check` reports: parts of a query that probably have a different meaning than intended.
 
-A lint does not prevent planning. There is one lint: text in double quotes that equals the name of a column. Other
-systems would read such text as the column.
+A query with a lint can still be planned. There is only one lint so far: text in double quotes that equals a column's
+name. Rowkind reads it as a string, but other systems would read it as the column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowkind.service.plan.pipeline import place, texts
 from rowkind.service.plan.sql.parse import parse
 
 _STANDS = (exp.Predicate, exp.Select, exp.Alias, exp.Group, exp.Ordered, exp.AggFunc, exp.Window, exp.Connector)
-"""Parent nodes under which a string literal may be meant as a column. In other functions it may be a field name."""
+"""Parent nodes of a string literal that may be meant as a column. In other functions, it may be a field name."""
 
 
 def lints(job: Job) -> Iterator[str]:
@@ -40,13 +40,13 @@ def lints(job: Job) -> Iterator[str]:
 
 
 def _known(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Return the columns of tables, views and inner queries that a query may refer to, keyed by lowercase name."""
+    """Return the columns of the tables, views and subqueries that a query may refer to, keyed by lowercase name."""
     read = [name for table in tree.find_all(exp.Table) for name in columns.get(table.name.lower(), ())]
     inner = [name for query in tree.find_all(exp.Query) if query is not tree for name in _names(query)]
     return {name.lower(): name for name in (*read, *inner)}
 
 
 def _names(query: exp.Expr) -> Iterator[str]:
-    """Yield a query's column names, except those that `*` expands to."""
+    """Yield the names of a query's result columns, except columns that come from `*`."""
     if isinstance(query, exp.Query):
         yield from (name for name in query.named_selects if name != "*")

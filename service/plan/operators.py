@@ -38,7 +38,7 @@ from rowkind.service.plan.translate import aggregates, joins, lookups, matches, 
 
 @dataclass(frozen=True)
 class PlannedOperator:
-    """An operator's logical and physical nodes, the functions that translate and describe it, and its step kinds."""
+    """An operator's logical and physical nodes, its translation and description functions, and its step kinds."""
 
     logical: type[LogicalNode]
     physical: type[PhysicalOperator]
@@ -85,5 +85,5 @@ _DESCRIPTIONS: Mapping[type[PhysicalNode], Callable[..., NodeDescription]] = {
 
 
 def described(node: PhysicalNode) -> NodeDescription:
-    """Return the description of a node, independent of its consumer."""
+    """Return the description of a node, which does not depend on the node's consumer."""
     return _DESCRIPTIONS[type(node)](node)

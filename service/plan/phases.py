@@ -1,14 +1,14 @@
 """The passes over a logical plan, in five phases.
 
     rewrite           express the query in the simplest algebra
-    time              decide which rows wait for a watermark and which rows are final
+    time              decide which rows wait for a watermark, and which rows are final
     keys and state    make inputs exact, choose rank strategies, layouts and TTLs, and decide when state is dropped
-    prune and share   remove unread columns, merge equal operators, and reuse state that an operator below keeps
+    prune and share   remove unread columns, merge equal operators, and reuse the state of upstream operators
     check             enforce the rules that a plan must satisfy, and report errors with their positions
 
 A phase assumes the properties that earlier phases ensure. For every planner case, tests/plan/test_phases.py runs the
-phases in order and checks after each phase the properties that it `ensures`. A phase must run only once: a second run
-might rewrite its own output.
+phases in order and, after each phase, checks the properties that the phase `ensures`. A phase must run only once: a
+second run might rewrite its own output.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ Violations = Callable[[Query], Iterator[LogicalNode]]
 
 
 def windows(query: Query) -> Iterator[LogicalNode]:
-    """Yield windows that remain from the SQL. Each should have become a rank or an Over."""
+    """Yield remaining window nodes. Each of them should have become a rank or an Over."""
     yield from (node for node in walk(query.root) if isinstance(node, LogicalWindow))
 
 
 def clock_conditions(query: Query) -> Iterator[LogicalNode]:
-    """Yield nodes with a condition that reads NOW(). Each such condition should have become a temporal filter."""
+    """Yield nodes whose condition reads NOW(). Each of these conditions should have become a temporal filter."""
     for node in walk(query.root):
         conditions = node.conjuncts if isinstance(node, LogicalFilter) else ()
         conditions = node.condition if isinstance(node, LogicalBinary) else conditions
@@ -87,18 +87,18 @@ def clock_conditions(query: Query) -> Iterator[LogicalNode]:
 
 
 def unextracted_keys(query: Query) -> Iterator[LogicalNode]:
-    """Yield lookups that still have a condition. All its equalities should have become keys."""
+    """Yield lookups that still have a condition. All equalities in the condition should have become keys."""
     yield from (node for node in walk(query.root) if isinstance(node, LogicalLookup) and node.condition)
 
 
 def unordered_matches(query: Query) -> Iterator[LogicalNode]:
-    """Yield row patterns whose rows are not put in order by a watermark."""
+    """Yield row patterns without a watermark that puts their rows in order."""
     matches = (node for node in walk(query.root) if isinstance(node, LogicalMatch))
     yield from (node for node in matches if node.input.closing is None)
 
 
 def changing_rows_in_patterns(query: Query) -> Iterator[LogicalNode]:
-    """Yield row patterns and stamps whose input contains changes other than inserts."""
+    """Yield row patterns and stamps whose input may contain changes other than inserts."""
     for node in walk(query.root):
         if isinstance(node, LogicalMatch | LogicalStamp) and produced(node.input.input) != "append":
             yield node
@@ -142,7 +142,8 @@ def _columns_below(node: LogicalNode) -> frozenset[str]:
 class Phase:
     """A sequence of passes.
 
-    `assumes` are properties that earlier phases ensure, and `ensures` are properties that hold after this phase.
+    `assumes` contains the properties that earlier phases must have ensured. `ensures` contains the properties that this
+    phase ensures.
     """
 
     name: str
@@ -151,7 +152,7 @@ class Phase:
     ensures: tuple[Violations, ...] = ()
 
     def __call__(self, query: Query) -> Query:
-        """Run all passes and return the resulting query. Raises Refusal."""
+        """Run all passes on a query and return the resulting query. Raises Refusal."""
         for each in self.passes:
             query = each(query)
         return query

@@ -31,7 +31,7 @@ _Done = TypeVar("_Done")
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """The plans of sinks that run in one query, and the views that they share, each with the columns that it keeps."""
+    """The plans of a query's sinks. `views` maps each view that the sinks share to the columns that the view keeps."""
 
     sinks: tuple[PhysicalSink, ...]
     views: Kept
@@ -47,8 +47,9 @@ def plan_query(
 ) -> PlannedQuery:
     """Return the physical plans of sinks that run in one query.
 
-    `views` are the shared views of an earlier plan. With them, a query keeps its plan even if some of its sinks have
-    been removed since. `facts` maps each sink that continues from a checkpoint to the facts in that checkpoint.
+    `views` are the shared views of an earlier plan. If they are given, the plan stays the same even if some of the
+    query's sinks have been removed since. `facts` maps each sink that continues from a checkpoint to the facts in that
+    checkpoint.
 
     Raises PlanError, or JobError for a table whose columns cannot be determined.
     """
@@ -102,7 +103,10 @@ def logical(job: Job, sink: str) -> Query:
 
 
 def source_table(job: Job, table: str) -> SourceTable:
-    """Return a job's table in the form that plans and readers use. Raises JobError, PlanError or RegistryError."""
+    """Return one of the job's tables in the form that plans and readers use.
+
+    Raises JobError, PlanError or RegistryError.
+    """
     of = job.tables[table]
     columns = declared(job, table)
     return SourceTable(
@@ -131,7 +135,7 @@ def source_table(job: Job, table: str) -> SourceTable:
 
 
 def _watermark(job: Job, table: str, columns: Record) -> Watermark | None:
-    """Return a table's watermark, which the job file or any query of the job may declare. Raises PlanError."""
+    """Return a table's watermark. The job file or any of the job's queries may declare it. Raises PlanError."""
     said = job.tables[table].watermark
     try:
         known = None if said is None else watermark(table, said, columns)
@@ -157,7 +161,7 @@ def texts(job: Job) -> dict[str, str]:
 
 
 def place(job: Job, field: str) -> str:
-    """Return the position of a job file field, in the form in which messages begin with it."""
+    """Return the position of a job file field, as the beginning of a message."""
     return f"{job.file}:{job.line(*field.split('.'))}: {field}"
 
 

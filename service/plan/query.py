@@ -1,4 +1,4 @@
-"""The query that passes receive and return, and its hints."""
+"""The query that passes receive and return, with its hints."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Query:
     """A query in the form that passes receive and return: its job, its sink, and the plan tree.
 
     The root of the tree is the SELECT list. `ttl_hints` are the query's STATE_TTL hints and `skew_hints` its SKEW
-    hints, keyed by alias. `recorded` are the facts (`service.plan.fingerprint`) of the checkpoint from which the query
-    continues; None if there is no checkpoint.
+    hints, keyed by alias. `recorded` contains the facts (`service.plan.fingerprint`) in the checkpoint from which the
+    query continues, or None if there is no checkpoint.
     """
 
     job: Job

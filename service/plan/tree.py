@@ -18,7 +18,7 @@ from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 Node = TypeVar("Node", bound=LogicalNode)
 AnyRule = TypeVar("AnyRule")
 Rules = Mapping[type[Any], Callable[[Any], LogicalNode]]
-"""A pass's changes to nodes, keyed by node class or shape."""
+"""The functions with which a pass changes nodes, keyed by node class or shape."""
 Conditions = tuple[exp.Expr, ...]
 
 
@@ -28,12 +28,12 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
 
 
 def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    """Return an operator's inputs, left before right; an empty tuple for a node without state."""
+    """Return an operator's inputs, left before right. For a node without state, return an empty tuple."""
     return tuple(below for below in children(node) if isinstance(below, LogicalInput))
 
 
 def first(node: LogicalNode) -> LogicalNode:
-    """Return the node directly below `node`; the first one if there are several."""
+    """Return the first of the nodes directly below `node`."""
     return inputs(node)[0]
 
 
@@ -64,18 +64,18 @@ def _expressions(value: Any) -> Iterator[exp.Expr]:
 
 
 def rewritten(root: LogicalNode, rules: Rules) -> LogicalNode:
-    """Return the tree with each node changed by the rule for its class or shape, inputs first."""
+    """Apply to each node the rule for its class or shape, inputs first, and return the resulting tree."""
     return bottom_up(root, partial(changed, rules))
 
 
 def changed(rules: Rules, node: LogicalNode) -> LogicalNode:
-    """Return the node changed by the rule for its class or shape; the node itself if there is no rule."""
+    """Apply to the node the rule for its class or shape. If there is no rule, return the node itself."""
     rule = rule_for(node, rules)
     return node if rule is None else rule(node)
 
 
 def rule_for(value: object, rules: Mapping[type[Any], AnyRule]) -> AnyRule | None:
-    """Return the rule for a value's class, or else for the shape that it inherits from; None if there is no rule."""
+    """Return the rule for a value's class or its nearest base class (a shape), or None if there is no rule."""
     return next((rules[of] for of in type(value).__mro__ if of in rules), None)
 
 
@@ -91,7 +91,7 @@ def with_conditions(root: LogicalNode, change: Callable[[Conditions], Conditions
 def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
     """Return the node with `change` applied to its inputs.
 
-    If no input changes, return the same object, so that memoized facts about it are kept.
+    If no input changes, return the same object, so that facts memoized on the node are kept.
     """
     before = {name: getattr(node, name) for name, role in roles(type(node)) if role == "child"}
     after = {name: _over(below, change) for name, below in before.items()}
@@ -99,7 +99,7 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
 
 
 def _over(below: Any, change: Callable[[LogicalNode], LogicalNode]) -> Any:
-    """Return a child field's value with `change` applied to its nodes; the same object if no node changes."""
+    """Apply `change` to the nodes in a child field's value. If no node changes, return the same object."""
     if isinstance(below, tuple):
         nodes = tuple(map(change, below))
         return below if all(new is old for new, old in zip(nodes, below, strict=True)) else nodes

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class View:
-    """A use of one of the job's views in a query. `columns` are the names that all its columns have there.
+    """A use of one of the job's views in a query. `columns` contains the view's column names in that query.
 
-    A view that is used several times is planned separately; `kept` are then the positions of the columns that any
-    query reads. If the view is planned as part of this query, `kept` is None.
+    A view that is used several times is planned separately. `kept` then contains the positions of the columns that at
+    least one query reads. If the view is planned as part of this query, `kept` is None.
     """
 
     name: str
@@ -19,5 +19,5 @@ class View:
 
     @property
     def wanted(self) -> set[str]:
-        """The names of the columns that any query reads."""
+        """The names of the columns that at least one query reads."""
         return {self.columns[place] for place in self.kept or ()}

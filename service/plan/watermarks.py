@@ -1,4 +1,4 @@
-"""Table watermarks. A watermark is a column, or an expression over the row, minus a delay.
+"""Declarations of table watermarks. A watermark is a column, or an expression over the row, minus a delay.
 
     watermark: {column: placed, delay: 5s}                          in the job file
     FROM orders WATERMARK placed DELAY OF INTERVAL 5 SECONDS        in SQL, with Spark's syntax: `sql.dialect`
@@ -36,7 +36,7 @@ _DELAY = "the delay must be a length of time such as 5s, an INTERVAL, or a CASE 
 def watermark(table: str, said: WatermarkSettings, declared: Record) -> Watermark:
     """Return the watermark that the job file declares for a table with the columns `declared`.
 
-    Raises a Refusal that names the field of the job file.
+    Raises a Refusal that names the job file's field.
     """
     time = _said(said.column, "column", table, declared)
     of = less = _time(time, declared, "column")
@@ -50,7 +50,7 @@ def watermark(table: str, said: WatermarkSettings, declared: Record) -> Watermar
 def with_clauses(
     table: str, known: Watermark | None, clauses: Sequence[TableWatermark], declared: Record
 ) -> Watermark | None:
-    """Return a table's watermark, given the job file's declaration `known`, if any, and all WATERMARK clauses.
+    """Return a table's watermark from the job file's declaration `known`, if there is one, and all WATERMARK clauses.
 
     Raises Refusal if two declarations differ.
     """
@@ -76,7 +76,7 @@ def _of_clause(said: TableWatermark, declared: Record, known: Watermark | None) 
     if (delay_us := days * DAY + rest) < 0:
         raise Refusal(_negative(), delay)
     of = _time(_resolved(said.clause.this, said.alias, declared), declared, at=said.clause.this)
-    # Settings that SQL cannot express come from the job file, or else have their defaults.
+    # Settings that SQL cannot express come from the job file, or have their default values.
     idle_ms = WatermarkSettings(column="").idle
     how = Watermark(of, of, delay_us, idle_ms)
     return how if known is None else replace(known, of=of, time=of, delay_us=delay_us)
@@ -93,7 +93,7 @@ def _shown(watermark: Watermark) -> str:
 
 
 def _time(tree: exp.Expr, declared: Record, field: str = "sql", at: exp.Expr | None = None) -> Expression:
-    """Compile an expression for the time of a row. Raises Refusal if its type is not a timestamp."""
+    """Compile the expression for a row's time. Raises Refusal if the expression's type is not a timestamp."""
     try:
         time = compile_scalar(tree, {name: (name, declared.type(name)) for name in declared.names})
     except Refusal as refusal:
@@ -115,7 +115,7 @@ def _instead(time: Expression) -> str:
 
 
 def _earlier(time: exp.Expr, delay: exp.Expr) -> exp.Expr:
-    """Return a time minus a delay, which may depend on the row. Raises Refusal for an invalid delay."""
+    """Return a time minus a delay. The delay may depend on the row. Raises Refusal if the delay is invalid."""
     delay = delay.unnest()
     if isinstance(delay, exp.Case):
         less = delay.copy()
@@ -153,5 +153,5 @@ def _said(text: str, field: str, table: str, declared: Record) -> exp.Expr:
 
 
 def _resolved(tree: exp.Expr, table: str, declared: Record) -> exp.Expr:
-    """Resolve the column names in an expression over one table, given by its name or alias. Raises Refusal."""
+    """Resolve the column names in an expression over one table. `table` is its name or alias. Raises Refusal."""
     return Scope((Relation(table, {name: name for name in declared.names}),)).resolve(tree)

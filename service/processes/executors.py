@@ -82,7 +82,10 @@ def environment(_: object = None) -> Environment:
 
 
 def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
-    """Wait for an executor to register, and log why there is none. Raises CrashedExecutorsError if all of them fail."""
+    """Wait for an executor to register, and log why there is none yet.
+
+    Raises CrashedExecutorsError if all executors fail.
+    """
     context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - there is no other way to ask about executors
     master = str(spark.sparkContext.master)
     pods = kubernetes.is_kubernetes(master)
@@ -92,7 +95,7 @@ def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
         # The status also includes the driver.
         while context.getExecutorMemoryStatus().size() < 2 and not asked_to_stop():
             now = time.monotonic()
-            # A failed pod disappears soon, and its reason with it.
+            # A failed pod soon disappears, together with the reason for its failure.
             if pods and now - looked > _LOOK_SECONDS:
                 why, looked = kubernetes.ails(spark) or why, now
             words = why or (_MAYBE if pods else _MAYBE + _CRASHED)

@@ -11,7 +11,7 @@ environment, and exits as the forked process does. If this process does not answ
 
 The main process needs most of these modules itself. While it has only one thread, it loads them all and forks this
 process, so that everything is loaded once. Otherwise, as in the caller's own session, this module runs as a separate
-program. It exits when its parent and all forked processes have exited.
+program. The program exits when its parent and all forked processes have exited.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def fork(address: str, output: int) -> Forked | None:
         os.setpgid(0, 0)
         for number, descriptor in enumerate((source, output, output)):
             os.dup2(descriptor, number)
-        # Above all, this closes the other ends of pipes: when they are closed, readers know that the main process
-        # exited.
+        # Above all, this closes inherited ends of pipes, so that a reader of such a pipe sees when the main process
+        # exits.
         os.closerange(_STANDARD, listener.fileno())
         os.closerange(listener.fileno() + 1, _MOST_FILES)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -138,7 +138,10 @@ def _load() -> None:
 
 
 def _listening(address: str) -> socket.socket:
-    """Return a socket at which clients wait until they are served. Raises OSError if its folder does not exist."""
+    """Return a socket at which clients wait until they are served.
+
+    Raises OSError if the socket's folder does not exist.
+    """
     with ExitStack() as failed:
         listener = failed.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(address)
@@ -184,7 +187,7 @@ def _serve(listener: socket.socket) -> None:
 
 
 def _forked(line: socket.socket) -> int | None:
-    """Fork the child that was requested, and return its process id; None if the request was dropped."""
+    """Fork the child that was requested, and return its process id, or None if the request was dropped."""
     descriptors = array.array("i")
     try:
         size, told, _, _ = line.recvmsg(_SIZE, socket.CMSG_SPACE(_STANDARD * descriptors.itemsize))

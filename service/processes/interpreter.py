@@ -1,4 +1,4 @@
-"""Checks the workers' Python in the caller's own local session, which may differ from the Python that runs here.
+"""Checks which Python the workers use in the caller's own local session: it may differ from the current Python.
 
 PySpark uses PYSPARK_PYTHON or, if that is not set, the `python3` on PATH. In a notebook, or with a virtual environment
 that is not activated, this may be a different Python.
@@ -46,7 +46,7 @@ def _is_this(path: str) -> bool:
 
 
 def _trouble(path: str) -> str:
-    """Return how another Python differs from the running Python; empty if it does not."""
+    """Return how another Python differs from the running Python, or "" if it does not differ."""
     try:
         asked = subprocess.run(  # noqa: S603 - what Spark is about to run
             [path, "-c", _TELLS], capture_output=True, text=True, timeout=_MOST_SECONDS, check=False

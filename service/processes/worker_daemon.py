@@ -67,7 +67,7 @@ def _ending_quietly(work: Callable[[socket, bool], int]) -> Callable[[socket, bo
 
 
 def threads() -> int:
-    """Return the number of this process's threads, 0 if it is unknown."""
+    """Return the number of this process's threads, or 0 if it is unknown."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 

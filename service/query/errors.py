@@ -15,13 +15,13 @@
     ├── ReplayError                the checkpoint is older than the results, and later batches cannot be replayed
     │    └── LostProgressError     the progress topic is gone, so the written batches are unknown
     ├── LostResultError            a result topic lacks rows that the query has written
-    ├── TopicsHeldError            result topics hold rows, but there is no checkpoint
+    ├── TopicsHeldError            result topics contain rows, but there is no checkpoint
     ├── SupersededError            a later run of the same job has taken over
     ├── SessionStoppedError        the Spark session was stopped while the job ran
     ├── TopicGoneError             a topic disappeared while the job ran, and did not come back
     ├── RebuildError               the job must be rebuilt, and its settings request this
     └── QueryFailedError           a query stopped unexpectedly
-        ├── WorkerBugError         because of a bug in this code
+        ├── WorkerBugError         because of a bug in Rowkind
         └── QueryUnreachableError  because the brokers or the registry could not be reached
 
 Each message ends with the next step for the person on call. The command line prints the message alone, without a stack
@@ -47,7 +47,7 @@ class StartError(RunError):
 
 
 class JobsError(RunError):
-    """There is no job to run in a folder, or a job that cannot share a service with another job."""
+    """A folder contains no job to run, or contains jobs that cannot share a service."""
 
     exit_code = REFUSED
 
@@ -82,7 +82,7 @@ class ParallelismError(RunError):
 
 
 class CheckpointFolderError(RunError):
-    """The folder of the checkpoint, or of a savepoint, cannot be read or written."""
+    """The folder of a checkpoint or savepoint cannot be read or written."""
 
     exit_code = REFUSED
 
@@ -146,7 +146,7 @@ class SkipError(RunError):
 
 
 class StrangeCheckpointError(RunError):
-    """The topics were last written from a checkpoint that had replaced the current one, which lacks these writes."""
+    """The topics were last written from another, later checkpoint, so the current checkpoint lacks these writes."""
 
     exit_code = REFUSED
 
@@ -168,7 +168,7 @@ class ReplayError(RunError):
         self.query = query
         self.why = why
         self.rebuilds = rebuilds
-        """Whether the state can be rebuilt without losing a row, because the query's topics are complete."""
+        """Whether a rebuild of the state loses no row, because the query's topics are complete."""
         super().__init__(f"{self.cause}.\n{self.remedy}")
 
     @property
@@ -206,7 +206,7 @@ class LostProgressError(ReplayError):
 
 
 class LostResultError(RunError):
-    """Result topics lack rows that a query has written to them, or have them in other partitions."""
+    """Result topics lack rows that a query has written, or contain them in the wrong partitions."""
 
     exit_code = REFUSED
 
@@ -214,7 +214,7 @@ class LostResultError(RunError):
         """Create the error.
 
         `harms` maps each topic to a description of its damage. `rebuilds`: a rebuild is requested, and loses no row.
-        `lacking`: why a rebuild that the job file requests would lose rows, empty if it would not.
+        `lacking`: why a rebuild that the job file requests would lose rows; empty if it would lose none.
         """
         self.query = query
         self.topics = tuple(harms)
@@ -294,7 +294,7 @@ class QueryFailedError(RunError):
         self.reason = reason
         """The message of the exception that a task raised."""
         self.error = error
-        """The class of the exception, if it is one of Rowkind's."""
+        """The class of the exception, if it is one of Rowkind's own, or else None."""
         self.passes = error is not None and error.retryable
         """Whether the same batch may succeed when it is repeated."""
         again = "" if error is None or error.retryable else ". It would fail again: fix the cause first"

@@ -1,6 +1,6 @@
 """A query's counters that start at 0 before anything is counted.
 
-Prometheus computes growth between two values. If a counter first appeared with a count above 0, it would show no
+Prometheus computes growth between two values. If a counter first appeared with a value above 0, Prometheus would see no
 growth, so the first dead letter would not raise an alert. Among the counters by row kind, only the one for new rows
 starts at 0: `+I`, or `+U` for an upsert sink. Counters of the other kinds appear with their first row.
 """
@@ -20,7 +20,7 @@ from rowkind.service.physical.graph import Graph
 
 
 def births(graph: Graph) -> Counters:
-    """Return a query's counters with the value 0."""
+    """Return a query's initial counters, all with the value 0."""
     return dict.fromkeys(_samples(graph), 0.0)
 
 

@@ -31,10 +31,10 @@ from rowkind.service.physical.graph import Exit, Graph, graph
 from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 
 OnUnmatched = Callable[[str, Changes], None]
-"""Called with the node and the retractions that found no row."""
+"""Called with the name of a node and its retractions that found no row."""
 
 OnFailed = Callable[[str, LeftOut], None]
-"""Called with a name for the table or operator whose rows were left out, and with these rows."""
+"""Called with the name of a table or operator, and with its rows that were left out."""
 
 Watch = Callable[[Exit, Batch], None]
 """Called with an exit and the batch that leaves through it."""
@@ -63,7 +63,7 @@ class MemoryState:
         yield from self._stores.items()
 
     def copy(self) -> MemoryState:
-        """Return a state with the same blobs, as after a restart from a checkpoint."""
+        """Return a copy with the same blobs, like the state after a restart from a checkpoint."""
         return MemoryState({name: store.copy() for name, store in self._stores.items()})
 
 
@@ -101,7 +101,7 @@ class MemoryEngine:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that are read."""
+        """The tables that the queries read."""
         return tuple(each.scan.source.table for each in self.graph.scans)
 
     def batch(
@@ -160,7 +160,7 @@ class MemoryEngine:
 
 
 def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> TimeMarks:
-    """Return the watermarks implied by these rows, for tables whose watermark an operator uses."""
+    """Return the watermarks implied by the given rows, for tables whose watermark an operator uses."""
     timed = [each.scan for each in of.scans if each.scan.source.table in of.timed_tables]
     if ended:
         return {NO_TABLE: {0: END}} | {scan.source.table: {0: END} for scan in timed}
@@ -184,9 +184,9 @@ def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
 class Fold:
     """The current rows of a changelog: a multiset, or the last row per key for an upsert stream.
 
-    `forgets`: the changelog comes from operators with a TTL. They may retract a row that was derived from an expired
-    row, or a row that was never emitted. Such a retraction has no effect. Without a TTL, there are no such retractions.
-    `alike`: returns the bytes by which rows are compared, by default the rows' own bytes.
+    `forgets`: the changelog comes from operators with a TTL. Such operators may retract a row that was derived from an
+    expired row, or a row that was never emitted. Such a retraction has no effect. Without a TTL, there are no such
+    retractions. `alike`: returns the bytes by which rows are compared, by default the rows' own bytes.
     """
 
     def __init__(

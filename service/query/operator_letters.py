@@ -40,7 +40,7 @@ class UnmatchedLetters:
     node: PhysicalOperator
 
     def __call__(self, lost: Changes) -> pa.BinaryArray:
-        """Return one dead letter for each retraction, with the row as it reached the operator."""
+        """Return one dead letter for each retraction, containing the row as it reached the operator."""
 
         def why(kind: RowKind, _at: int) -> str:
             return f"{kind.symbol} of a row that does not exist (never inserted, already deleted, or expired)"
@@ -55,7 +55,7 @@ class LateLetters:
     node: PhysicalOperator
 
     def __call__(self, late: Changes, watermark: int) -> pa.BinaryArray:
-        """Return one dead letter for each of these changes. `watermark`: the current watermark in ms."""
+        """Return one dead letter for each late change. `watermark`: the current watermark in ms."""
         of = clock(self.node)
         assert of is not None, "late rows exist only with a watermark"
         over = Lateness(self.node).times(late)
@@ -105,14 +105,14 @@ class LeftOutLetters:
 
 
 def sides(node: PhysicalOperator) -> tuple[str, ...]:
-    """Return the name of each of an operator's sides, which is the name of the node that feeds it."""
-    # Side 2 of a NOT IN has its facts; side 1 of an aggregate has sums of its rows.
+    """Return the names of an operator's sides. A side has the name of the node that feeds it."""
+    # A NOT IN receives its facts on side 2. An aggregate receives pre-aggregated sums on side 1.
     more = node.facts[:1] if isinstance(node, PhysicalJoin) else node.sides * isinstance(node, PhysicalAggregate)
     return tuple(map(_name, (*node.sides, *more)))
 
 
 def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[PhysicalNode, Record, pa.BinaryArray]:
-    """Return the node that a side's changes come from, and the changes as rows with their record."""
+    """Return the node that a side's changes come from, the record of these changes, and their payloads."""
     if isinstance(node, PhysicalAggregate) and side == PARTIAL:
         aggregation = node.aggregation
         groups = group_of_sums(spec_of(aggregation), payloads)
@@ -125,7 +125,7 @@ def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[
 def _letters(
     node: PhysicalOperator, changes: Changes, error: str, why: Callable[[RowKind, int], str]
 ) -> pa.BinaryArray:
-    """Return one dead letter for each of these changes, which reached an operator."""
+    """Return one dead letter for each of the given changes, which reached an operator."""
     letters: list[bytes | None] = [None] * len(changes)
     for side in np.unique(changes.side).tolist():
         members = np.flatnonzero(changes.side == side)

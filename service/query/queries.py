@@ -71,6 +71,6 @@ def queries(job: Job, recorded: Mapping[str, Sequence[str]] | None = None) -> di
 
 
 def _new(name: str, taken: Sequence[str]) -> str:
-    """Return an unused name for a query whose first sink is called `name`."""
+    """Return an unused name for a query whose first sink is `name`."""
     names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
     return next(each for each in names if each not in (MAIN, *taken))

@@ -2,7 +2,8 @@
 """Spark's view of the topics that a query reads: a streaming Python Data Source whose rows are blocks.
 
 `service.kafka` reads the topics. Before the first row, Spark creates the source in several short-lived processes, one
-after the other. Each process needs only a small part of it, so slow imports are inside the methods that need them.
+after the other. Each process needs only a small part of the source, so slow imports are inside the methods that need
+them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class KafkaSource(DataSource):
         return SOURCE
 
     def schema(self) -> str:
-        """Return the columns of every edge."""
+        """Return the columns that the rows of every edge have."""
         return EDGE_SCHEMA
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: ARG002 - Spark's interface
@@ -65,7 +66,7 @@ class ReadTask(InputPartition):
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on the driver, and reads ranges in workers, which receive it pickled."""
+    """Plans batches on the driver, and reads ranges in workers, to which it is sent pickled."""
 
     def __init__(self, option: str) -> None:
         self._option = option

@@ -58,7 +58,7 @@ class Reports:
 
 
 class TaskWriter:
-    """Writes a task's output, exactly once or at least once as each sink requires."""
+    """Writes a task's output exactly once or at least once, as each sink requires."""
 
     def __init__(self, spec: WriterSpec, reports: Reports) -> None:
         self._spec = spec
@@ -71,7 +71,7 @@ class TaskWriter:
         self._reports += [Report(of, write_them(self._spec, of, blocks))]
 
     def after(self, blocks: DataFrame) -> DataFrame:
-        """Write an edge's rows in the tasks that have them. The returned DataFrame is empty."""
+        """Write an edge's rows in the tasks that compute them. The returned DataFrame is empty."""
         return blocks.mapInArrow(self._all, EDGE_SCHEMA)
 
     def _all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,7 +89,10 @@ class TaskWriter:
 
 
 def _batch_partition(now: int) -> BatchPartition:
-    """Return the batch and partition of this task. Spark passes the batch number only in these local properties."""
+    """Return the batch and partition of this task.
+
+    Spark passes the batch number only in the task's local properties.
+    """
     context = TaskContext.get()
     assert context is not None, "this code runs in a task"
     batch = context.getLocalProperty("streaming.sql.batchId")

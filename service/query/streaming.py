@@ -2,10 +2,10 @@
 
     one Kafka source ─▶ shuffle by shard ─▶ level 1 ─▶ shuffle by shard ─▶ level 2 ─▶ … ─▶ [shuffle ─▶] one writer
 
-Every edge has rows of the form (shard, level, block). A level is a stateful stage that contains all operators of the
-same depth. Blocks for deeper levels pass through it unchanged. A stage's fixed cost, at the start and in every batch,
-is therefore paid once per level and not per operator. All sinks of the query have the same position after every batch.
-The tasks of the last level write their own output, unless the output must first move to other tasks.
+The rows of every edge have the form (shard, level, block). A level is a stateful stage that contains all operators of
+the same depth. Blocks for deeper levels pass through it unchanged. A stage's fixed cost, at the start and in every
+batch, is therefore paid once per level, not once per operator. All sinks of the query have the same position after
+every batch. The tasks of the last level write their own output, unless the output must first move to other tasks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rowkind.service.spark.placement import one_each, placement
 from rowkind.service.spark.processor import Level, OperatorProcessor, over_shards
 
 _MOST_ASKED = 5
-"""The maximum number of attempts to load a source whose process exits each time."""
+"""The maximum number of attempts to load a source if its process exits each time."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Deployment:
         return progress_name(self.job.name, self.name)
 
     def topic(self, sink: PhysicalSink) -> str:
-        """Return the topic to which a sink is written."""
+        """Return the topic to which a sink's rows are written."""
         return filling_name(self.job.name, self.name, sink.name, self.filling) if self.filling else sink.topic
 
 
@@ -99,7 +99,7 @@ def register(spark: SparkSession) -> None:
 
 
 def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
-    """Start a query. It runs until it is stopped or fails; a filling query stops at the topics' current ends."""
+    """Start a query. It runs until it is stopped or fails. A filling query stops at the topics' current ends."""
     blocks = source_of(spark, to_option(source(graph, at)))
     write = TaskWriter(writer(graph, at), at.reports)
     result = assemble(graph, at.job, levels(graph, at.job, at.shards, at.excused), blocks, at.tasks, write)
@@ -112,8 +112,8 @@ def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) ->
 def source_of(spark: SparkSession, option: str) -> DataFrame:
     """Return the blocks of a source. `option`: its specification, encoded by `to_option`.
 
-    Spark loads the source in a process that it keeps for the next call. If this process has exited by then, the call
-    fails, and the call after it starts a new process. Raises SourceLostError.
+    Spark loads the source in a process that it keeps for the next call. If this process has exited before the next
+    call, that call fails, and the following call starts a new process. Raises SourceLostError.
     """
     reader, why = spark.readStream.format(SOURCE).option(OPTION, option), ""
     for _ in range(_MOST_ASKED):
@@ -129,8 +129,8 @@ def assemble(
 ) -> DataFrame:
     """Return the blocks for the writer, computed from the blocks `read`.
 
-    There are `tasks` tasks, and all blocks of a shard are in the same task. If the blocks have been passed to `write`,
-    the result is empty.
+    They are computed by `tasks` tasks, and all blocks of a shard are in the same task. If the blocks have been passed
+    to `write`, the result is empty.
     """
     moves = graph.exchange or job.atomic
     cache, limits = job.budget.cache, DEFAULT_LIMITS
@@ -158,7 +158,10 @@ def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
 
 
 def due_file(at: Deployment) -> Path:
-    """Return the driver's file with the time at which a batch without rows is due. It is next to the drain file."""
+    """Return the driver's file with the time at which a batch without rows is due.
+
+    The file is next to the drain file.
+    """
     return at.drain.with_name(f"{at.name}.due")
 
 

@@ -1,4 +1,4 @@
-"""A job's topics: the topics that it reads, the topics that it writes, and the schemas of the latter."""
+"""A job's topics: the topics that it reads, the topics to which it writes, and the schemas of its result topics."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def register(sink: PhysicalSink, at: Connection) -> Forms:
 
 
 def _all(job: Job, queries: PlannedQueries) -> list[Topic]:
-    """Return every topic that the queries read or write."""
+    """Return every topic that the queries use."""
     wanted = [*_written(job, queries, may=False), *(_as_it_should_be(each) for each in _read(queries).values())]
     return [*{topic.name: topic for topic in wanted}.values()]
 
 
 def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
-    """Return the topics that the queries write. If `may` is set, return only those that the job may create."""
+    """Return the topics to which the queries write; if `may` is set, only the topics that the job may create."""
     wanted: list[Topic] = []
     for query, planned in queries.items():
         own = [(sink, job.sinks[sink.name]) for sink in planned.sinks if job.sinks[sink.name].create or not may]
@@ -90,12 +90,12 @@ def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
 
 
 def _as_it_should_be(source: SourceTable) -> Topic:
-    """Return a table's topic with its required settings. For upsert tables, retention is up to the topic's owner."""
+    """Return a table's topic with its required settings. The owner of an upsert topic chooses its retention."""
     return Topic(source.topic) if source.mode == "upsert" else topics.source_topic(source.topic, source.mode, 1)
 
 
 def _read(queries: PlannedQueries) -> dict[str, SourceTable]:
-    """Return the tables by their topics. If several tables read a topic, prefer one whose truncations count."""
+    """Return one table for each topic. If several tables read a topic, prefer one whose truncations count."""
     scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
     sources = [node.source for node in scans if isinstance(node, PhysicalScan)]
     return {source.topic: source for source in sorted(sources, key=lambda each: each.truncates)}

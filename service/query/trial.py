@@ -1,8 +1,8 @@
 """`rowkind try`: runs a sink's query over a file of changes, without Kafka.
 
 The input has one JSON object per line, `{"table": "orders", "op": "+I", "row": {…}}`. The lines are processed in order,
-in batches of a given number of lines. The output has JSON lines too: the net changes of each batch, or, if `fold` is
-set, the rows that remain at the end.
+in batches of a given number of lines. The output consists of JSON lines too: the net changes of each batch, or, if
+`fold` is set, the rows that remain at the end.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ALLOWED = {"append": ("+I",), "retract": ("+I", "-U", "+U", "-D"), "upsert": ("
 
 
 class InputError(RowkindError):
-    """A line of the input is not a valid change; the message begins with file and line."""
+    """A line of the input is not a valid change; the message begins with the file and line number."""
 
     exit_code = REFUSED
 
@@ -78,12 +78,12 @@ class _Line:
 def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_rows: int) -> list[TrialBatch]:
     """Read the changes in a file's lines into at least one batch. Raises InputError for the first invalid line.
 
-    A line is JSON text or its parsed value. A line with a clock begins a new batch. Its time also applies to later
-    batches. The time of the first clock also applies to earlier batches.
+    A line is JSON text or its parsed value. A line with a clock begins a new batch. The clock's time also applies to
+    later batches. The first clock's time also applies to earlier batches.
     """
     records: dict[str, Record] = {}
     tables: list[tuple[int, str, _Line]] = []
-    # Some results have a row before there is any change, such as COUNT(*).
+    # Some results, such as COUNT(*), have a row before there is any change.
     batches, room, clock = [TrialBatch()], batch_rows, None
     for number, line in enumerate(lines, 1):
         if isinstance(line, str) and not line.strip():
@@ -127,7 +127,7 @@ def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
 
 
 def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArray:
-    """Encode the rows as payloads. A delete in an upsert table has only its key, as in Kafka."""
+    """Encode the rows as payloads. A delete in an upsert table contains only the key, as in Kafka."""
     alone = np.array([of.changelog == "upsert" and line.kind == RowKind.DELETE for line in lines], np.bool_)
     whole = encode(record, [line.row for line, by_key in zip(lines, alone, strict=True) if not by_key])
     if not alone.any():
@@ -175,7 +175,7 @@ def _parsed(text: str) -> Any:
 
 
 def in_memory(warn: Callable[[str], None], watch: Watch | None = None) -> Engine:
-    """Return the in-memory engine. It passes texts about unmatched retractions and dropped rows to `warn`.
+    """Return the in-memory engine. It calls `warn` with texts about unmatched retractions and dropped rows.
 
     `watch` is called with every batch that moves between nodes.
     """
@@ -248,6 +248,6 @@ def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[tuple[bool, bool, Any], ...]:
-    """Return a sort key that orders rows by their columns from the left, NULL first."""
+    """Return a sort key that orders rows by their columns from left to right, NULL first."""
     plain = (json.dumps(value) if isinstance(value, list | dict) else value for value in row.values())
     return tuple((value is not None, isinstance(value, str), 0 if value is None else value) for value in plain)

@@ -110,7 +110,7 @@ def run_query(
 
 
 def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Changes:
-    """Return the net changes of the sink at this place, from the blocks of one batch."""
+    """Return the net changes of the sink at this position, from the blocks of one batch."""
     own = addressed(Batch.concat([block.batch for block in blocks]), place)
     return net(own.changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq, ordered=sink.ordered)
 
@@ -120,16 +120,16 @@ def write(
 ) -> None:
     """Write the blocks of one batch to a file.
 
-    The file also has a block for each level that runs without rows, and for each shard whose operators depend on time.
-    `clock`: the time of the batch in ms, by default the current time.
+    The file also contains a block for each level that runs without rows, and for each shard whose operators depend on
+    time. `clock`: the time of the batch in ms, by default the current time.
     """
     labels = placement(shards)
     opening = ((shard, level, Batch.empty()) for shard, level in opens(of, shards))
     blocks = ((shard, level, Block(batch)) for shard, level, batch in itertools.chain(opening, pieces(parts)))
     passing = ((shard, level, Block(marks=marks)) for level in of.timed_levels for shard in range(shards))
     rows = ((labels[shard], level, block.to_bytes()) for shard, level, block in itertools.chain(blocks, passing))
-    # The file is read once, soon after it is written. It is uncompressed, because snappy unpacks its own library,
-    # perhaps to a folder where this is not allowed.
+    # The file is read once, soon after it is written. It is uncompressed, because snappy would unpack a native library,
+    # possibly to a folder from which libraries cannot be loaded.
     now = round(time.time() * 1000) if clock is None else clock
     pq.write_table(pa.Table.from_batches([edge_rows(rows, now)]), path, compression="none")
 

@@ -1,4 +1,4 @@
-"""A job that runs in a thread, in the caller's own Spark session, alongside other work in that session."""
+"""A job that runs in a thread of the caller's process and in the caller's Spark session, alongside other work there."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _RAISED = re.compile(r"^\w+(?:\.\w+)*(?:Error|Exception): .+$", re.MULTILINE)
 
 
 class StartedJob:
-    """A running job. As a context manager, it stops the job at the end and lets it finish its batch."""
+    """A running job. Used as a context manager, it stops the job at the end, after the current batch."""
 
     def __init__(self, job: Job, spark: SparkSession, rebuild: Rebuild) -> None:
-        """Check the job and its topics, and start it. Raises RowkindError if they are invalid."""
+        """Check the job and its topics, and start the job. Raises RowkindError if a check fails."""
         job.check_runnable()
         assert job.checkpoint is not None, "checked above"
         self._asked = AskedToStop()

@@ -1,9 +1,9 @@
 """A job's dead letters: lists them, shows one, and sends its original record back to the source topic.
 
-A dead letter is identified by its place in the dead letter topic, `partition:offset`. A replay is recorded in the same
-topic, by a later record without key or value, whose header `rowkind.replayed` contains the place. The same transaction
-sends this record and the original. So an original is sent back only once, even if several processes try to send it or a
-replay fails midway.
+A dead letter is identified by its position in the dead letter topic, `partition:offset`. A replay is recorded in the
+same topic, by a later record without key or value, whose header `rowkind.replayed` contains this position. The same
+transaction sends this record and the original. So an original is sent back only once, even if several processes try to
+send it or a replay fails midway.
 
 An operator's dead letter contains a row as JSON. If the dead letter identifies the row's source record, that record is
 sent back.
@@ -44,7 +44,7 @@ _AT_ONCE = 10_000
 class Letter:
     """A dead letter, read from its topic. `told`: its Connect headers, by name without the prefix.
 
-    `record` has only the headers of the original record.
+    `record` contains only the headers that the original record had.
     """
 
     record: OneRecord
@@ -53,19 +53,19 @@ class Letter:
 
     @property
     def place(self) -> str:
-        """The dead letter's place in its topic, `partition:offset`."""
+        """The dead letter's position in its topic, `partition:offset`."""
         return f"{self.record.partition}:{self.record.offset}"
 
     @property
     def origin(self) -> tuple[str, int, int] | None:
-        """Topic, partition and offset of the dead letter's source record, None if it has none."""
+        """The topic, partition and offset of the dead letter's source record, or None if it has no source record."""
         if "topic" not in self.told:
             return None
         return self.told["topic"], int(self.told["partition"]), int(self.told["offset"])
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The dead letter's entry in a list."""
+        """The dead letter as an entry of a list."""
         return {
             "letter": self.place,
             "time": f"{moment_text(self.record.timestamp, PER_SECOND['millis'])}Z",
@@ -100,16 +100,17 @@ def letters(job: Job) -> Iterator[Letter]:
 
 
 def letter(job: Job, place: str) -> Letter:
-    """Return the dead letter at a place, `partition:offset`. Raises LetterError or ChangelogError."""
+    """Return the dead letter at a position, `partition:offset`. Raises LetterError or ChangelogError."""
     (found,) = _chosen(job, letters(job), [place])
     return found
 
 
 def replay(job: Job, places: Collection[str]) -> list[Letter]:
-    """Send the original records of these dead letters back to their topics, unless this has been done before.
+    """Send the original records of the given dead letters back to their topics, unless this has been done before.
 
     Return the dead letters that were sent. If `places` is empty, all records that no query could decode are sent. If
-    several queries have a dead letter for the same record, it counts once. Raises LetterError or ChangelogError.
+    several queries have a dead letter for the same record, the record is sent once. Raises LetterError or
+    ChangelogError.
     """
     topic = _topic(job)
     producer: Any = Producer(transactional_settings(job.brokers, f"{job.name}-replay", _TRANSACTION_MS))
@@ -133,7 +134,7 @@ def replay(job: Job, places: Collection[str]) -> list[Letter]:
 
 
 def _due(job: Job, places: Collection[str]) -> list[Letter]:
-    """Return the dead letters to send back. Dead letters for the same record are adjacent."""
+    """Return the dead letters to send back, with dead letters for the same record next to each other."""
     there = list(letters(job))
     if places:
         origins = {each.origin for each in _chosen(job, there, places) if not each.replayed}
@@ -188,7 +189,7 @@ def _topic(job: Job) -> str:
 def readable(data: bytes | None, schema: bytes | None, registry: Registry) -> Any:
     """Return a key or value in readable form: a row if a schema is found, otherwise JSON, text or hexadecimal.
 
-    `schema`: the value of the header with the schema id, None if there is no such header.
+    `schema`: the value of the header with the schema id, None if the record has no such header.
     """
     if data is None:
         return None

@@ -73,7 +73,7 @@ Rebuild = Literal["nothing", "what changed", "everything"]
 """Which sinks may be rebuilt, so that their topics are updated to the new result."""
 
 _TRACED = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Environment variables, any of which turns traces on."""
+"""Environment variables. If any of them is set, traces are on."""
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def _tracing(job: str) -> Iterator[Traces | None]:
     try:
         from rowkind.service.monitoring.traces import Traces  # noqa: PLC0415 -- its libraries need not be there
     except ImportError:
-        log.warning("%s requests traces, but OpenTelemetry is not installed: pip install 'rowkind[traces]'", asked)
+        log.warning("%s requests traces, but OpenTelemetry is not installed: install rowkind[traces]", asked)
         yield None
     else:
         with closing(Traces(job)) as traces:
@@ -142,7 +142,7 @@ class Life:
         return f"{self.checkpoint}/{self.job.name}"
 
     def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
-        """Start the queries in a session and supervise them until they stop. If `moves`, only move their state."""
+        """Start and supervise the queries in a session until they stop. If `moves` is set, only move their state."""
         if "folder" in (self.job.registry or {}) and not is_local(spark.sparkContext.master):
             log.warning(
                 "schemas are read from a folder: every machine of the cluster must have the folder at the same path"
@@ -159,7 +159,8 @@ class Life:
                     raise
                 log.warning("query %s: %s; rebuilding the state from the topics", error.query, error.cause)
                 checkpoint = Checkpoint(spark, f"{self.folder}/{error.query}")
-                # A task of this run may write to a recreated progress topic, and must not be taken for a later run's.
+                # A task of this run may write to a recreated progress topic, and must not be mistaken for a task of a
+                # later run.
                 run = next_run(*checkpoint.runs())
                 checkpoint.delete()
                 checkpoint.sign(run)
@@ -183,7 +184,7 @@ class _Queries:
     _running: list[Running] = field(default_factory=list)
 
     def live(self, rebuild: Rebuild, *, moves: bool) -> None:
-        """Start the queries and supervise them until they stop. If `moves`, only move their state (`rescale`)."""
+        """Start and supervise the queries until they stop. If `moves` is set, only move their state (`rescale`)."""
         try:
             register(self.spark)
             with self._asking_checkpoint():
@@ -214,9 +215,9 @@ class _Queries:
         self.life.supervisor.until_it_runs(running)
 
     def _take_over_moved(self, recorded: Mapping[str, Contents], *, may_move: bool) -> None:
-        """Take over queries whose state has a different number of partitions than the job requests.
+        """Fence earlier runs of queries whose state has a different number of partitions than the job requests.
 
-        Raises ParallelismError if the state may not move.
+        Raises ParallelismError if the state is not allowed to move.
         """
         tasks = self.life.job.parallelism
         moved = {name: each.parallelism for name, each in recorded.items() if each.parallelism != tasks}
@@ -263,7 +264,7 @@ class _Queries:
         return Checkpoint(self.spark, f"{self.life.folder}/{name}")
 
     def _filling(self, new: PlannedQueries, rebuild: Rebuild) -> set[str]:
-        """Return the queries without a checkpoint whose result topics have records. May raise TopicsHeldError."""
+        """Return the queries without a checkpoint whose result topics contain records. May raise TopicsHeldError."""
         topics = {sink.topic: name for name, query in new.items() for sink in query.sinks}
         with self._asking_kafka():
             held = with_records(self.life.connection.kafka, topics)
@@ -272,7 +273,7 @@ class _Queries:
         return {topics[topic] for topic in held}
 
     def _take_over(self, name: str) -> None:
-        """Ensure that no earlier run still writes for this query.
+        """Ensure that no earlier run is still writing for this query.
 
         The checkpoint records the new run's name before Kafka does. If nothing has been written since a cut-over, a
         name that is only in Kafka is taken for the name of a run with another checkpoint.
@@ -355,7 +356,7 @@ def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents])
     """Return the queries of a job that has run before: those with checkpoints, and possibly one for the new sinks."""
     same = {name: each.planned_by for name, each in recorded.items()}
     as_fresh = same == {name: ([sink.name for sink in each.sinks], each.views) for name, each in fresh.items()}
-    # The registry may have gained columns since then.
+    # A schema in the registry may have gained columns since the checkpoint was written.
     known = all(each.columns is not None or each.schema_file is not None for each in job.tables.values())
     if not recorded or (as_fresh and known):
         return fresh
@@ -363,7 +364,7 @@ def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents])
 
 
 def _topics(job: Job, of: PlannedQueries, connection: Connection) -> None:
-    """Create and check the topics of these queries."""
+    """Create and check the topics of the given queries."""
     for name in create(job, of, connection):
         log.info("created topic %s", name)
     for advice in check(job, of, connection):

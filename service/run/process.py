@@ -1,4 +1,4 @@
-"""The process of `rowkind run`. It serves its status and reports waits from its start, until a signal ends it.
+"""The process of `rowkind run`. From its start until a signal ends it, the process serves its status and reports waits.
 
 After SIGTERM or SIGINT, every query finishes its batch if there is time (`service.machine.signals`), and the process
 exits with code 0. If no query is running yet, the process exits immediately.
@@ -42,7 +42,7 @@ Watcher = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
 class RunOptions:
     """The options of a job's run.
 
-    - `master`: Spark's master, None for this process. `host`, `port`: address of the status page.
+    - `master`: Spark's master; if None, Spark runs in this process. `host`, `port`: the address of the status page.
     - `rebuild`: which queries drop their state and start again. `savepoint`: the folder to start from if the job has no
       checkpoint.
     - `moves`: the process ends as soon as the state has the number of partitions that the job requests.

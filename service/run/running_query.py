@@ -19,7 +19,7 @@ from rowkind.service.query.streaming import Deployment, registry_file
 
 @dataclass(frozen=True)
 class Awaited:
-    """A system that a query waits for, and the start of the wait by the monotonic clock, in seconds."""
+    """A system for which a query waits, and when the wait began, in seconds of the monotonic clock."""
 
     system: System
     since: float
@@ -27,7 +27,7 @@ class Awaited:
 
 @dataclass
 class Running:
-    """A running query. `start` starts it with the deployment `at`; until a cut-over is done, with the cut-over's."""
+    """A running query. `start` uses the deployment `at` or, until a cut-over is done, the cut-over's deployment."""
 
     checkpoint: Checkpoint
     sinks: Sequence[PhysicalSink]
@@ -47,7 +47,7 @@ class Running:
     told: int = -1
     """The last batch of this start that Spark has reported as ended."""
     due: float | None = None
-    """The time in ms, as written for its source, at which the query next needs a batch without rows."""
+    """The time in ms at which the query next needs a batch without rows, as last written for the query's source."""
 
     @property
     def name(self) -> str:
@@ -56,18 +56,18 @@ class Running:
 
     @property
     def stranded(self) -> bool:
-        """Whether Spark was stopped while the query ran. An idle query does not detect this itself."""
+        """Whether Spark was stopped while the query ran. An idle query does not notice that Spark was stopped."""
         return bool(self.query._jsq.sparkSession().sparkContext().isStopped())  # noqa: SLF001 - pyspark has no such call
 
     def begin(self) -> None:
-        """Start the query from its checkpoint. This method may be called again. Raises ChangelogError."""
+        """Start the query from its checkpoint. This method can be called repeatedly. Raises ChangelogError."""
         self.again, self.told = None, -1
         registry_file(self.at).unlink(missing_ok=True)
         at = self.at if self.cut_over is None else self.cut_over.begin()
         self.query = self.start(at)
 
     def progress(self) -> list[StreamingQueryProgress]:
-        """Return Spark's progress for batches that ended since the last call, or its latest progress if none ended."""
+        """Return Spark's progress for batches that ended since the last call, or the latest progress if none did."""
         # The last progress of a failed query is from before the failure.
         found = progress_since(self.query, self.told) if self.again is None else []
         ended = max(map(_ended, found), default=-1)
@@ -85,11 +85,12 @@ def progress_since(query: StreamingQuery, told: int) -> list[StreamingQueryProgr
         return []
     if _ended(last) <= told + 1:
         return [last]
-    # Several batches have ended since the last call, or all of them before this start: Spark has no progress for these.
+    # Either several batches have ended since the last call, or all batches ended before this start. In the second case,
+    # Spark has no progress for them.
     ended = [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
     return ended or [last]
 
 
 def _ended(progress: StreamingQueryProgress) -> int:
-    """Return the number of the last ended batch: the reported batch, or the previous one if that has not ended."""
+    """Return the number of the last ended batch: the reported batch, or the one before if it has not ended."""
     return int(progress["batchId"]) - ("addBatch" not in progress["durationMs"])

@@ -53,7 +53,7 @@ _AWAITED_SECONDS = 3.0
 """Interval in seconds at which a query that waits for the registry or a topic is started again."""
 
 _TOPIC_SECONDS = 300.0
-"""The maximum wait in seconds for a topic that existed before."""
+"""The maximum time in seconds to wait for a topic that existed before."""
 
 _MOST_RESTARTS = 5
 """The maximum number of consecutive restarts of a query while Kafka answers: after 1 s, then after 2, 4, 8 and 16 s."""
@@ -82,7 +82,7 @@ class Supervisor:
     forgotten: dict[str, ForgottenDeletes] = field(default_factory=dict)
 
     def remark(self, query: str, topics: WrittenTopics, forgotten: Sequence[ForgottenDeletes]) -> None:
-        """Before a query starts, record which of its topics are incomplete although the query may run."""
+        """Before a query starts, record which of its topics are incomplete although the query is allowed to run."""
         self.forgotten |= {f"{query}, {each.topic}, deletes": each for each in forgotten}
         for topic in topics.on_lost:
             self.monitor.incomplete(query, topic, "lost", whole=topic not in topics.accepted)
@@ -105,7 +105,7 @@ class Supervisor:
         self._tell(started)
 
     def over(self, running: Sequence[Running]) -> None:
-        """Supervise the queries until all have stopped after a signal. Raises if a query fails or is superseded."""
+        """Supervise the queries until all have stopped after a signal. Raises when a query fails or is superseded."""
         looked = time.monotonic()
         # These waits belonged to earlier queries, which the current ones have replaced.
         for system in ("topic", "registry"):
@@ -131,7 +131,7 @@ class Supervisor:
         self.signals.drains = False
 
     def lost(self, error: SparkLostError) -> None:
-        """After Spark was lost, wait until it may be started again. Raises `error` if it was lost too often."""
+        """After Spark was lost, wait until it may be started again. Raises `error` if Spark was lost too often."""
         if self.losses == _MOST_RESTARTS:
             raise error
         log.warning("%s; Spark is restarted", error)
@@ -154,7 +154,7 @@ class Supervisor:
         elif (error := each.query.exception()) is not None:
             failure: RunError = failed(each.name, each.checkpoint.folder, error)
             if isinstance(failure, QueryFailedError) and failure.error in (MissingTopicError, UnfitTopicError):
-                # A task may detect this before the watch does.
+                # A task may detect the loss before the watch does.
                 each.topics.look()
                 each.topics.look()
                 self._hold(each)
@@ -199,7 +199,7 @@ class Supervisor:
             self._tell(each)
 
     def _back(self, each: Running, damage: str) -> None:
-        """If a state cannot be loaded, let the query recompute it from the state one batch earlier."""
+        """Restart a query whose state cannot be loaded. It recomputes the state from that of one batch earlier."""
         batch = each.checkpoint.back()
         if batch is None:
             why = f"neither the state nor an earlier one can be loaded ({damage})"
@@ -216,7 +216,7 @@ class Supervisor:
             self._later(each, error, str(error) if error.retryable else None)
 
     def _later(self, each: Running, failure: RowkindError, reason: str | None) -> None:
-        """Schedule a query's restart after a temporary failure. `reason`: its cause; None to raise the failure."""
+        """Schedule a query's restart after a temporary failure. If `reason` is None, raise the failure instead."""
         if self.traces is not None:
             self.traces.failed(each.name, str(failure))
         self._ask(now=True)
@@ -315,7 +315,7 @@ class Supervisor:
     def _judge(self, shares: Sequence[Share]) -> None:
         """Report tables with too many dead letters, and tables that violate their declared constraints.
 
-        Raises DeadLettersError if a share exceeds the job's `max_ratio`.
+        Raises DeadLettersError if a table's ratio exceeds the job's `max_ratio`.
         """
         for warning in self.monitor.warns(
             {**{each.table: each for each in shares}, **self.broken, **self.forgotten, **self.monitor.held()}
@@ -326,7 +326,7 @@ class Supervisor:
             raise DeadLettersError(str(over), most)
 
     def _asked_to_stop(self, running: Sequence[Running]) -> bool:
-        """Return whether the job must stop now: after one signal if all batches have ended, after two immediately."""
+        """Return whether the job must stop now: once all batches have ended, or at once after a second signal."""
         if self.signals.count and not self.drain.exists():
             log.info("finishing the batch")
             self.drain.touch()
@@ -338,7 +338,7 @@ class Supervisor:
 
 
 def patience(job: Job) -> float:
-    """Return for how many seconds Kafka or the registry may be unavailable."""
+    """Return for how many seconds Kafka or the registry may be unavailable before the job fails."""
     return inf if job.outage is None else job.outage / 1000
 
 

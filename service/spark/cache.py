@@ -1,15 +1,15 @@
-"""A worker's cache of state blobs, on the executor's local disk and mapped into memory.
+"""A worker's cache of state blobs, stored on the executor's local disk and mapped into memory.
 
 A blob's name is the digest of its content, so a cached blob can be missing but never stale. Blobs are files on the
 executor's local disk, shared by all its workers. Each worker maps the files that it uses. The mapped pages belong to
-the operating system and are counted once. The directory is Spark's own for the application. Spark removes it at the
-end.
+the operating system and are counted once. The directory belongs to the Spark application. Spark removes it when the
+application ends.
 
 A file is written under a temporary name and then renamed, so that no reader sees a partial file. Even so, a worker
 trusts a file only after checking its digest, when the worker first maps the file. A file that is missing, truncated or
-foreign counts as a cache miss, and the blob is read from the state store. If there is more state than a worker may keep
-mapped, it maps files repeatedly, but does not check them again. A batch that fails leaves unreferenced files, which are
-removed when space is needed. A disk that is full or read-only makes the cache smaller, but causes no failure.
+not a blob counts as a cache miss, and the blob is read from the state store. If there is more state than a worker may
+keep mapped, it maps files repeatedly, but does not check them again. A batch that fails leaves unreferenced files,
+which are removed when space is needed. A disk that is full or read-only makes the cache smaller, but causes no failure.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import pyarrow as pa
 from rowkind.operators.arrangement.store import digest
 
 _SCAN_AFTER = 16
-"""A worker scans the directory each time it has added this fraction of its limit: one part in `_SCAN_AFTER`."""
+"""A worker scans the directory each time it has added 1/`_SCAN_AFTER` of its limit."""
 
 DISK = 8 << 30
 _SHARE = 4
 """If no limit is set, an executor's files take up to `DISK` bytes. They may take more if the disk has much free space:
-up to one part in `_SHARE` of the free space and the files together.
+up to 1/`_SHARE` of the sum of the free space and the files' size.
 """
 
 
@@ -97,14 +97,14 @@ class RunCache:
         return kept
 
     def drop(self, name: str) -> None:
-        """Remove a blob that the state no longer refers to."""
+        """Remove a blob to which the state no longer refers."""
         self._release(name)
         self._checked.pop(name, None)
         with suppress(OSError):
             (self._directory / name).unlink()
 
     def drop_removed(self) -> None:
-        """Drop the files that another worker removed after merging their runs, and release their pages."""
+        """Drop files that another worker has removed after merging the runs in them, and release their pages."""
         try:
             there = {path.name for path in self._directory.iterdir()}
         except OSError:
@@ -129,7 +129,7 @@ class RunCache:
             self._mapped.discard(name)
 
     def _write(self, name: str, blob: pa.Buffer) -> pa.Buffer | None:
-        """Write the blob to a file and return it mapped, or None if it cannot be written."""
+        """Write the blob to a file, and return the mapped file, or None if the file cannot be written."""
         limit = DISK if self._limits.disk is None else self._limits.disk
         if not blob.size or blob.size > limit:
             return None
@@ -174,7 +174,7 @@ class RunCache:
 
 
 def _map(path: Path) -> pa.Buffer | None:
-    """Return the content of a file as a view of the page cache; None if the file is missing or empty."""
+    """Return the content of a file as a view of the page cache, or None if the file is missing or empty."""
     try:
         with pa.memory_map(str(path)) as source:
             return source.read_buffer()
@@ -197,7 +197,7 @@ def scratch() -> str:
 
 
 def lies_in_memory(folder: str) -> bool:
-    """Return whether a folder's files are in memory and not on a disk."""
+    """Return whether a folder's files are stored in memory rather than on disk."""
     kinds = {point: kind for _, point, kind, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines())}
     around = [str(each) for each in (Path(folder).resolve() / "file").parents]
     return next(kinds[each] for each in around if each in kinds) in {"tmpfs", "ramfs"}

@@ -1,7 +1,7 @@
 """Removes notices from Spark's standard error that no logging configuration can turn off.
 
-A JVM started by pyspark inherits standard error. The JVM and its workers print notices to it that no setting turns off.
-So the JVM writes to a pipe instead, and a thread passes on everything else while the JVM runs.
+A JVM started by pyspark inherits standard error. To this stream, the JVM and its workers print notices that no setting
+turns off. So the JVM writes to a pipe instead, and a thread passes on everything else while the JVM runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def not_py4js(record: logging.LogRecord) -> bool:
 def quiet_stderr(*, later: bool = False) -> Iterator[None]:
     """Filter the standard error of processes that are started inside the block. Their output is then passed on.
 
-    `later`: output is passed on only after the block. Until then, this process stays single-threaded, so it may fork.
+    `later`: output is passed on only after the block. Until then, this process stays single-threaded, so that it can
+    fork.
     """
     sys.stderr.flush()
     screen = os.dup(2)
@@ -108,5 +109,5 @@ def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _only_begun(traceback: list[bytes]) -> bool:
-    """Return whether the traceback consists only of first lines, or has no line at all."""
+    """Return whether the traceback has no lines besides first lines, perhaps because its process was killed."""
     return all(line.startswith(_BEGIN) for line in traceback)

@@ -103,7 +103,7 @@ _WORDS = (
     ),
     (re.compile(r"stopped SparkContext"), "the cluster cannot start executors: see the logs of its workers"),
 )
-"""Spark's messages when a Python worker cannot be started, with their meanings."""
+"""The messages with which Spark reports that a Python worker cannot be started, and what they mean."""
 
 
 def reason(error: Py4JJavaError) -> str:
@@ -134,7 +134,7 @@ class Surfaced:
 
     @property
     def error(self) -> type[RowkindError] | None:
-        """The class itself if it is a RowkindError, whose cause a user can fix; otherwise None."""
+        """The class itself if it is a RowkindError, whose cause a user can fix, or else None."""
         module, _, name = self.kind.rpartition(".")
         found = getattr(importlib.import_module(module), name)
         return found if issubclass(found, RowkindError) else None
@@ -152,7 +152,7 @@ def surfaced(error: BaseException) -> Surfaced | None:
     """Return the Rowkind exception that caused `error`, or None if there is none.
 
     The search covers the error itself, its causes, and the text in which Spark wraps a worker's traceback. If a text
-    contains several, the last one counts, as in any traceback.
+    contains several exceptions, the last one counts, as in any traceback.
     """
     seen: set[int] = set()
     current: BaseException | None = error
@@ -175,7 +175,7 @@ _LOST = ("pyspark.", "py4j.", "EOFError", "OSError", "BrokenPipeError", "Connect
 
 
 def unforeseen(said: str) -> str | None:
-    """Return an unexpected exception that Rowkind's code raised in a worker, with its location; None if there is none.
+    """Return the unexpected exception that Rowkind's code raised in a worker, with its location, or None.
 
     Such an exception is a bug, and the same batch would fail again. It is taken from the last traceback in Spark's
     error text.

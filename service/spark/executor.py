@@ -4,7 +4,8 @@ Spark passes such a pod a single argument, `executor`, and everything else in en
 have a script that builds a command from them. In Rowkind's image, the program is `rowkind`, so Spark runs `rowkind
 executor`. The driver and its executors can therefore use the same image.
 
-An executor needs no writable folders other than those that Spark mounts. It runs in the first of them.
+An executor needs no writable folders other than those that Spark mounts. The executor runs in the first of these
+folders.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def become() -> None:
     command = told(os.environ, folder)
     # Files that the driver ships arrive in the working folder, where workers look for them by name.
     os.chdir(folder)
-    # The C library keeps freed memory in one arena per thread, up to this number.
+    # The C library keeps freed memory in one arena per thread, up to this number of arenas.
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2", **os.environ, "TMPDIR": folder})  # noqa: S606 - no shell
 
 

@@ -6,12 +6,12 @@
 which makes every Python worker import pyspark from a zip file, without compiled modules: 1.2 s of CPU instead of 0.3 s.
 So Rowkind starts the gateway's main class directly, without SPARK_HOME, and workers import the installed pyspark.
 
-Java spends half of the remaining time on reading, checking and linking 20,000 classes. A **class archive** (class data
-sharing, JEP 350) contains these classes ready to be mapped. An archive is valid for one Java, one set of jars, which
-may be followed by others, and one set of start options. A JVM that finds no archive writes one when it exits normally,
-under a unique name, since other JVMs may do the same. The next process that starts renames the archive to its final
-name. A JVM that is killed while writing leaves a file without a header, which is removed. An image contains the archive
-with the libraries, compressed to a quarter of its size.
+Java spends half of the remaining time on reading, verifying and linking 20,000 classes. A **class archive** (class data
+sharing, JEP 350) contains these classes ready to be mapped. An archive is valid for one version of Java, one set of
+start options, and a class path that begins with the same jars. A JVM that finds no archive writes one when it exits
+normally, under a unique name, since other JVMs may do the same. The next process that starts renames the archive to its
+final name. A JVM that is killed while writing leaves a file without a header, which is removed. An image contains the
+archive with the libraries, compressed to a quarter of its size.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ processes of a service. Everything that a batch needs must keep running until ou
 """
 
 _LONGEST = 40
-"""The maximum length of the temporary folder's path at which the path of a socket in a subfolder is not too long."""
+"""The maximum length of the temporary folder's path that leaves enough room for a socket's path in a subfolder."""
 
 _OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
 
@@ -86,18 +86,18 @@ _FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _POLL_SECONDS = 0.01
 _FOLDER, _ALIVE = "rowkind-", "alive"
 _GIVEN_UP_SECONDS = 600
-"""Age in seconds at which an incomplete archive counts as abandoned. Writing one takes about 10 s."""
+"""Age in seconds at which an incomplete archive counts as abandoned. Writing an archive takes about 10 s."""
 
 _CHUNK = 1 << 20
 _TIGHTLY = 9
-"""Compression level: a sixth smaller than the lowest level, and read as quickly."""
+"""Compression level. Compared to the lowest level, the result is a sixth smaller and is read as quickly."""
 
 _UNUSED_SECONDS = 30 * 86_400
 """Seconds without use after which an archive is removed, because its Java or jars no longer exist."""
 
 
 def java_version() -> str:
-    """Return the version of the Java to use, from its `release` file, or `unknown` if there is no such file."""
+    """Return the version of the Java installation to use, from its `release` file, or `unknown` if there is none."""
     said = ""
     with suppress(MissingJavaError, OSError):
         said = (Path(java()).resolve().parents[1] / "release").read_text()
@@ -106,15 +106,15 @@ def java_version() -> str:
 
 
 def python() -> str:
-    """Return the Python for a local session's JVM: if possible, a program that requests forks (`processes.forks`)."""
+    """Return the Python that a local session's JVM starts: if possible, a program that requests forks."""
     able = hasattr(os, "pidfd_open") and os.access(_STAND_IN, os.X_OK)
     return str(_STAND_IN) if able else sys.executable
 
 
 def launch(options: Sequence[str], more: Path | None = None) -> None:
-    """Start a JVM with these options, unless one is running, without waiting for it. It exits with this process.
+    """Start a JVM with the given options, without waiting for it, unless one is running. It exits with this process.
 
-    The class path has the jars in the folder `more` in addition to Spark's own.
+    The class path contains the jars in the folder `more` in addition to Spark's own.
 
     Raises:
         MissingJavaError: There is no Java.
@@ -164,7 +164,7 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
 def temporary_folder(parent: str) -> tuple[str, IO[bytes]]:
     """Return a folder for a JVM's temporary files, and a file in it that stays locked while a process has it open.
 
-    Folders whose JVM was killed together with its clean-up shell are removed. Each of them has 60 MB.
+    Folders whose JVM was killed together with its clean-up shell are removed. Each such folder takes 60 MB.
     """
     for mark in Path(parent).glob(f"{_FOLDER}*/{_ALIVE}"):
         with suppress(OSError), mark.open("rb") as file:
@@ -187,7 +187,7 @@ def gateway(options: Sequence[str], more: Path | None = None) -> Iterator[None]:
 
     Raises:
         MissingJavaError: There is no Java.
-        SparkStartError: The Java does not run Spark.
+        SparkStartError: The installed Java cannot run Spark.
     """
     launch(options, more)
     if SparkContext._gateway is not None:  # noqa: SLF001 - as above
@@ -203,7 +203,7 @@ def gateway(options: Sequence[str], more: Path | None = None) -> Iterator[None]:
 
 
 def ended() -> int | None:
-    """Return the exit code of the JVM that pyspark was connected to, as in a shell, or None if it is running.
+    """Return the exit code, as in a shell, of the JVM that pyspark was connected to, or None if it is running.
 
     A JVM that no longer answers is given a few seconds to exit.
     """
@@ -283,7 +283,7 @@ _running: list[_Jvm] = []
 
 
 def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Sequence[str]) -> list[str]:
-    """Return the options that make a JVM read the class archive, or write one. There are none without a cache folder.
+    """Return the options that make a JVM read or write the class archive; none if there is no cache folder.
 
     An archive for the options `or_else` is also suitable if this JVM's class path begins with the archive's class path.
     """
@@ -346,7 +346,7 @@ def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
 
 
 def _put_in_place() -> None:
-    """Rename archives that JVMs have written to their final names, and remove unused ones. Raises OSError."""
+    """Give archives that JVMs have written their final names, and remove unused archives. Raises OSError."""
     for archive in cache().glob("classes-*.jsa"):
         if time.time() - archive.stat().st_mtime > _UNUSED_SECONDS:
             archive.unlink()

@@ -1,4 +1,4 @@
-"""Executors in pods of a Kubernetes cluster. The driver is this process, in a pod or not.
+"""Executors in pods of a Kubernetes cluster. The driver is this process, whether it runs in a pod or not.
 
 Spark requests pods from the cluster, and waits silently and indefinitely for pods that it does not get. So `check`
 tests Spark's requests beforehand, with the same client and settings. While Spark waits for pods, `ails` reports what
@@ -84,7 +84,7 @@ def check(jvm: Any, master: str) -> None:
 
 
 def ails(spark: SparkSession) -> str:
-    """Return what keeps executors from running, according to the cluster; empty if the cluster reports nothing."""
+    """Return what keeps executors from running, according to the cluster, or "" if the cluster reports nothing."""
     context: Any = spark.sparkContext
     jvm, conf = context._jvm, context._jsc.sc().conf()  # noqa: SLF001 -- there is no other way to Spark's client
     namespace = conf.get(_NAMESPACE, _USUAL)
@@ -127,7 +127,7 @@ def _may(jvm: Any, client: Any, namespace: str, verb: str) -> bool:
 
 
 def _refusal(jvm: Any, client: Any, conf: Any) -> tuple[int, str] | None:
-    """Request an executor's pod in a dry run. If the cluster refuses the pod, return the code and reason, else None.
+    """Request an executor's pod in a dry run. Return the code and reason if the cluster refuses the pod, or else None.
 
     The requested pod lacks the parts that Spark adds.
     """

@@ -1,8 +1,8 @@
 """Labels for Spark's shards, chosen so that every partition gets the same number of shards.
 
 State is kept by shard. The number of shards is fixed for the life of the state, and a partition has several of them.
-When the number of partitions changes, the shards are redistributed. A power of two gives equal shares for every number
-of partitions that divides it.
+When the number of partitions changes, the shards are redistributed. If the number of shards is a power of two, shares
+are equal for every number of partitions that divides it.
 
 Spark sends a group to the partition `murmur3(key) mod partitions`, and the hashes of small numbers collide: two shards
 with the keys 0 and 1 may both be sent to the first of two partitions, while the second is idle. So a shard's key is not
@@ -29,7 +29,7 @@ _MASK = 0xFFFFFFFF
 
 
 def usual(parallelism: int) -> int:
-    """Return a suitable number of shards for this number of partitions, with room to grow."""
+    """Return a suitable number of shards for this number of partitions, which leaves room to grow."""
     return min(_MOST_SHARDS, _SHARDS_OF_A_TASK << (parallelism - 1).bit_length())
 
 
@@ -37,8 +37,8 @@ def usual(parallelism: int) -> int:
 def placement(shards: int) -> tuple[int, ...]:
     """Return a label for each shard. For any number of partitions that divides `shards`, shards are spread evenly.
 
-    With `n` partitions, shard `i` is in partition `i % n`. A shard's label is the smallest such number that equals `i`
-    modulo `shards`, so a label's shard is `label % shards`.
+    With `n` partitions, shard `i` is in partition `i % n`. A shard's label is the smallest number that Spark sends to
+    these partitions and that equals `i` modulo `shards`. So a label's shard is `label % shards`.
     """
     return tuple(
         next(label for label in range(shard, 2**31, shards) if partition(label, shards) == shard)
@@ -47,7 +47,7 @@ def placement(shards: int) -> tuple[int, ...]:
 
 
 def one_each(labels: Iterable[int], partitions: int) -> tuple[int, ...]:
-    """Return one of these labels for each partition that contains any of them."""
+    """Return one of the given labels for each partition that contains any of them."""
     return tuple({partition(label, partitions): label for label in labels}.values())
 
 

@@ -1,6 +1,6 @@
 """The stateful processor that runs every stage: it reads a shard's blocks, and emits blocks for deeper stages.
 
-In each batch of a shard, blocks for a deeper level are passed on unchanged. Blocks for this level are concatenated to
+In each batch of a shard, blocks for a deeper level are passed on unchanged. Blocks for this level are concatenated into
 one batch, over which the stage loop (`service.execute.stage`) runs. The output is split by shard and cut into blocks.
 Counters and dead letters are sent directly to the writer.
 
@@ -40,7 +40,7 @@ from rowkind.service.spark.worker_memory import freeze_long_lived_objects, relea
 
 
 def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
-    """Return the blocks that the processor emits for these blocks.
+    """Return the blocks that the processor emits for the given blocks.
 
     The time mode is "None", because in other modes Spark sets up unused timers in every task, which takes 7 ms each.
     """
@@ -51,8 +51,9 @@ def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
 class Level:
     """A level of a graph.
 
-    - `members`: its operators, each before the operators that it feeds. If a checkpoint has more stages than the graph
-      has levels, the additional levels have no members and pass everything on. Such a level may even be the writer's.
+    - `members`: the level's operators, each before the operators that it feeds. If a checkpoint has more stages than
+      the graph has levels, the additional levels have no members and pass everything on. Such a level may even be the
+      writer's.
     - `number`: its own number. `writer`: the number of the writer's level.
     - `labels`: Spark's label of each shard (`placement`).
     """
@@ -131,7 +132,7 @@ class OperatorProcessor(StatefulProcessor):
     def close(self) -> None:
         """Write the collected blocks. Spark calls this method at the end of every task, before it commits the state.
 
-        If the commit fails, the task is repeated on the previous state, and finds that everything is already written.
+        If the commit fails, the task is repeated on the previous state, and finds that its output is already written.
         """
         if self._write is not None and self._blocks:
             self._write(self._blocks, self._now)
@@ -149,7 +150,7 @@ class OperatorProcessor(StatefulProcessor):
         yield shard, self._level.writer, Block(counters=counters)
 
     def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
-        """Yield the stage's output. The list of blocks is emptied."""
+        """Yield the stage's output. This method empties the list of blocks."""
         assert self._map is not None, "Spark has called `init`"
         cache = worker_cache(self._limits)
         cache.drop_removed()

@@ -1,7 +1,7 @@
 """Checkpoints on S3 or a compatible store: the additional jars that pyspark needs, and the settings.
 
-Hadoop's own package requires a 600 MB jar with all of Amazon's services. The parts that Hadoop uses take 13 MB
-together, without the libraries that Spark has in other versions. S3 has no rename operation. A log file appears when
+Hadoop's own package requires a 600 MB jar with all of Amazon's services. The parts that Hadoop uses take 13 MB in
+total, without the libraries of which Spark includes other versions. S3 has no rename operation. A log file appears when
 its upload completes, and Spark's checkpoint manager for such stores relies on that.
 
 Credentials come from the places that Amazon's tools use: the environment, `~/.aws`, a web identity, the machine.
@@ -61,7 +61,7 @@ def settings(checkpoint: str) -> Mapping[str, str]:
 
 
 def endpoint(checkpoint: str) -> str | None:
-    """Return the address of this checkpoint's server, or None if it is Amazon's."""
+    """Return the address of this checkpoint's server, or None if the server is Amazon's."""
     if not _is_there(checkpoint):
         return None
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

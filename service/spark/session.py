@@ -84,7 +84,7 @@ _SHIPPED = "rowkind.zip"
 
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """The class that writes checkpoint files to a local disk. Spark's default class starts several processes per file
-(chmod, readlink), which took half of a small batch. Both classes install a file by an atomic rename.
+(chmod, readlink), which took half of a small batch's time. Both classes install a file by an atomic rename.
 """
 
 
@@ -122,7 +122,7 @@ def session(
 
     Raises:
         MissingJavaError: There is no Java.
-        SparkStartError: The Java does not run Spark, or there is no such master.
+        SparkStartError: The installed Java cannot run Spark, or there is no such master.
         DownloadError: The checkpoint's jars cannot be downloaded.
     """
     local = is_local(master)
@@ -150,7 +150,7 @@ def session(
 
 
 def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str]:
-    """Return further settings for a session that starts its own JVM."""
+    """Return additional settings for a session that starts its own JVM."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
@@ -196,7 +196,7 @@ def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
 
 
 def _settings(parallelism: int, checkpoint: str, budget: Budget) -> dict[str, str]:
-    """Return the settings that every job needs with any master."""
+    """Return the settings that every job needs, whatever its master is."""
     return {
         **_SETTINGS,
         f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": str(budget.rocksdb >> 20),
@@ -255,7 +255,7 @@ def stopping(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
     except RowkindError:
         raise
-    except Exception:  # a call to a lost JVM may raise various exceptions; any other exception is raised again
+    except Exception:  # a call to a lost JVM may raise any exception; otherwise, it is raised again
         if (lost := ended()) is None:
             raise
         raise SparkLostError(lost) from None
@@ -275,7 +275,7 @@ def _stop_without_jvm(spark: SparkSession) -> None:
 
 
 def _anybody_there(url: str) -> bool:
-    """Return whether a server listens at one of the addresses in a URL; true if the URL has no port."""
+    """Return whether a server listens at one of the URL's addresses; true if no address in the URL has a port."""
     addresses = _ADDRESS.findall(url)
     for host, port in addresses:
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):
@@ -305,8 +305,8 @@ def _let_accumulators_go(spark: SparkSession) -> None:
 def _write_plainly(spark: SparkSession) -> None:
     """Turn off Hadoop's checksum file for each file on the local disk.
 
-    Hadoop starts a `chmod` process for each checksum file, which took a twentieth of a small batch. RocksDB's files
-    have their own checksums: change logs through compression, snapshots as zip files.
+    Hadoop starts a `chmod` process for each checksum file, which took a twentieth of a small batch's time. RocksDB's
+    files have their own checksums: change logs through compression, snapshots as zip files.
     """
     jvm: Any = spark.sparkContext._jvm
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()

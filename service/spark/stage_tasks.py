@@ -15,7 +15,7 @@ _EVERY_SECONDS = 0.5
 
 @contextmanager
 def tasks_told(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
-    """Call `told` every 0.5 s with the numbers of finished and of all tasks in stages that started inside the block."""
+    """Call `told` every 0.5 s with the numbers of finished and of all tasks, for stages started inside the block."""
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getActiveStageIds())
     stages: dict[int, tuple[int, int]] = {}

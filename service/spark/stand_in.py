@@ -1,7 +1,7 @@
 """The program that Spark starts instead of Python. The code runs in a forked process (`service.processes.forks`).
 
 The program imports almost nothing, and starts in 0.01 s. If a signal kills the forked process, the same signal kills
-this program, and the forked process exits if this program is killed. If no process answers the request to fork, this
+this program. If this program is killed, the forked process exits. If no process answers the request to fork, this
 program becomes Python itself.
 """
 

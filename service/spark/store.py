@@ -2,10 +2,10 @@
 
 State layout: one map per stage, from a path `arrangement/name/part` to bytes. The bytes consist of a header that says
 how the blob is stored, followed by the blob or a part of it. Key and value are single columns, and there is only one
-map, because Spark compiles a plan for each map and column again in every task: 24 ms for a map of three and four
-columns. A blob is compressed, because moving a byte through Spark costs far more than compressing it. A compressed blob
-larger than `PART_BYTES` is cut into parts, and every header has the number of parts. Spark commits or rolls back all
-writes with the batch.
+map, because Spark compiles a plan for each map and column again in every task: 24 ms for a map with three key columns
+and four value columns. A blob is compressed, because moving a byte through Spark costs far more than compressing it. A
+compressed blob larger than `PART_BYTES` is cut into parts, and every header contains the number of parts. Spark commits
+or rolls back all writes with the batch.
 
 The map does not use Spark's TTL. An arrangement drops expired rows in every batch of its shard, and uses the current
 TTL. Spark would set each blob's expiry with the TTL at the time of writing, and drop blobs that are still needed after
@@ -30,7 +30,7 @@ from rowkind.service.spark.errors import StateDamagedError
 PART_BYTES = 4 << 20
 """The maximum size in bytes of a single value in RocksDB."""
 
-# Not written as text, which Spark would parse again in every task: 8 ms for a map.
+# The types are not written as text, because Spark would parse the text again in every task: 8 ms for a map.
 KEY_SCHEMA = StructType([StructField("path", StringType())])
 VALUE_SCHEMA = StructType([StructField("blob", BinaryType())])
 
@@ -54,9 +54,9 @@ def open_map(handle: StatefulProcessorHandle) -> MapState:
 class SparkStore:
     """The blob store of one arrangement in one shard, for the duration of one batch.
 
-    Blobs are read from the cache if possible, except for the manifest: it is replaced, and so cached for one batch
-    only. Blobs are always written to the state store, whatever the cache contains: after a failed batch, the cache may
-    contain blobs that the state has lost.
+    Blobs are read from the cache if possible. The manifest is cached for one batch only, because it is replaced. Blobs
+    are always written to the state store, whatever the cache contains: after a failed batch, the cache may contain
+    blobs that the state has lost.
     """
 
     def __init__(self, state: MapState, arrangement: str, cache: RunCache) -> None:
@@ -68,7 +68,7 @@ class SparkStore:
         """Seconds spent in calls to the state store so far."""
 
     def get(self, name: str) -> pa.Buffer | None:
-        """Return the blob with this name, or None. Raises StateDamagedError if its digest is wrong."""
+        """Return the blob with this name, or None if there is none. Raises StateDamagedError if its digest is wrong."""
         if name == MANIFEST:
             if self._manifest is None:
                 self._manifest = self._read(name)
@@ -123,7 +123,7 @@ class SparkStore:
         return pa.Codec(_CODEC).decompress(packed, decompressed_size=size) if compressed else packed
 
     def _remove(self, name: str, parts: range) -> None:
-        """Remove these parts of a blob, if they exist."""
+        """Remove the given parts of a blob, if they exist."""
         with self._timed():
             for part in parts:
                 self._state.removeKey(self._key(name, part))
@@ -170,5 +170,5 @@ def _pack(blob: pa.Buffer) -> tuple[bool, pa.Buffer]:
 
 
 def _parts(size: int) -> int:
-    """Return the number of parts for `size` bytes: exact for stored bytes, an upper bound for uncompressed bytes."""
+    """Return the number of parts for `size` bytes: exact for a stored size, an upper bound for an uncompressed size."""
     return max(1, -(-size // PART_BYTES))

@@ -1,4 +1,4 @@
-"""Does work early that the first batch would otherwise wait for, while the driver still plans that batch.
+"""Does work early for which the first batch would otherwise wait, while the driver is still planning that batch.
 
 The first Python task starts the daemon of all workers, and the first task with state unpacks RocksDB's library. Both
 together take one second on a core that is otherwise idle.

@@ -1,8 +1,8 @@
-"""Memory of Python workers between tasks: long-lived objects, which the garbage collector skips, and freed memory.
+"""Manages the memory of Python workers between tasks: freezes long-lived objects, and releases freed memory.
 
 Spark's daemon runs a full garbage collection after every task, and the worker's next task waits for it. With the loaded
-libraries, a collection takes 25 to 50 ms. A small batch of a join and a rank has seven of them, or 40% of a core.
-Frozen objects are no longer scanned. (`gc.freeze` was designed for servers that fork.)
+libraries, a collection takes 25 to 50 ms. A small batch of a join and a rank has seven collections, which take 40% of a
+core. Frozen objects are no longer scanned. (`gc.freeze` was designed for servers that fork.)
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def table(what: str, sizes: list[Size], costs: list[Cost], beside: list[Cost]) -
     head = (what, "batch ms", *_PHASES, "CPU ms", "memory MB", "log bytes", "vs. first", "µs per extra")
     rest = ", ".join(f"{name} {value:,}" for name, value in vars(replace(sizes[0])).items() if name != what)
     note = (
-        f"{_RATE} changes a second; {rest}. The last two columns compare with the first size, "
+        f"{_RATE} changes a second; {rest}. The last two columns compare each size with the first one, "
         f"which was measured again at the same time. "
         f"{page.machine()}."
     )

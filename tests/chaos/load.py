@@ -79,7 +79,7 @@ def main() -> int:
         rows.append(bear(load, given.memory))
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
     head = ("load", "rows read", "rows/s", "last batch s", "peak MB", "state MB", "result")
-    note = f"With `memory: {given.memory}`, in a control group of that size. {page.machine()}."
+    note = f"With `memory: {given.memory}`, in a cgroup that is limited to that size. {page.machine()}."
     table = Table("Loads", head, rows, note)
     print(table.text())
     if given.write:

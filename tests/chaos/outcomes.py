@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
-from tests.chaos.stage import Stage
+from tests.chaos.stage import SLOW, Stage
 from tests.run.process import Rowkind
 
 
@@ -82,10 +82,13 @@ def injected(faults: int, jobs: int, changes: int) -> str:
 
 
 def wrong_after(faults: int) -> str:
-    """Return a sentence with the number of faults after which a result was wrong."""
+    """Return a sentence with the number of faults after which a check failed."""
     if not faults:
-        return "No result was wrong or missing after any of them."
-    return f"After {faults:,} of {'them' if faults > 1 else 'these faults'}, a result was wrong or missing."
+        return "No check failed after any of them."
+    return (
+        f"After {faults:,} of {'them' if faults > 1 else 'these faults'}, a check failed: the right result did not "
+        f"come within {SLOW:.0f} s, or the job ended with an unexpected exit code."
+    )
 
 
 def table(title: str, outcomes: Sequence[Outcome], module: str) -> Table:
@@ -105,8 +108,8 @@ def table(title: str, outcomes: Sequence[Outcome], module: str) -> Table:
     commits = ", ".join(f"{commit} ({count})" for commit, count in Counter(each.commit for each in last).items())
     note = (
         f"{injected(len(last), len(checked), sum(checked.values()))} "
-        f"{wrong_after(sum(bool(outcome.wrong) for outcome in last))} Seconds count from the end of the fault to the "
-        f"right result. `python -m {module} --seed S` repeats an episode at the same commit: {commits}. "
+        f"{wrong_after(sum(bool(outcome.wrong) for outcome in last))} Seconds are measured from the end of the fault "
+        f"to the right result. `python -m {module} --seed S` repeats an episode at the same commit: {commits}. "
         f"{page.machine()}."
     )
     return Table(title, ("fault", "times", "wrong", "median s", "worst s", "seed"), rows, note)

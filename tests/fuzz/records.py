@@ -155,7 +155,7 @@ class Formats:
             "Avro values without a frame": lambda rng: self._look(rng, plain, self._bare),
             "keys in Avro": lambda rng: self._look(rng, upsert, _nothing, self._avro_key),
             "Debezium's envelopes in Avro": lambda rng: self._look(rng, latest, self._enveloped),
-            "and of an exact table": lambda rng: self._look(rng, exact, self._enveloped),
+            "the same, of an exact table": lambda rng: self._look(rng, exact, self._enveloped),
             "JSON values": lambda rng: self._look(rng, append, self._json),
             "keys in JSON": lambda rng: self._look(rng, json_upsert, _nothing, self._json),
             "Debezium's envelopes in JSON": lambda rng: self._look(rng, in_json, _json_envelope),

@@ -199,6 +199,19 @@ def test_on_a_terminal_kinds_have_colours(make_job: MakeJob) -> None:
     assert kinds == ["\x1b[1mop", "\x1b[32m+I", "\x1b[33m-U", "\x1b[32m+U", "\x1b[31m-D"]
 
 
+@pytest.mark.parametrize("mode", ["append", "retract", "upsert"])
+def test_generated_rows_are_read_by_the_job(make_job: MakeJob, mode: str) -> None:
+    """`generate` writes changes that the table accepts, and stops after the requested number."""
+    job, run = make_job(mode), CliRunner()
+    arguments = ["generate", str(job), "--table", "orders", "--rows", "300", "--rate", "100000", "--keys", "50"]
+    made = run.invoke(main, arguments, catch_exceptions=False)
+    assert (made.exit_code, made.stderr) == (0, "300 changes sent\n")
+    kinds = [change.kind for change in changes(job, "orders")]
+    assert len(kinds) == 300
+    inserted = kinds.count("+I") if mode != "upsert" else len({change.row["id"] for change in changes(job, "orders")})
+    assert len(table(job, "orders")) == inserted - kinds.count("-D")
+
+
 def test_typed_rows_are_sent_one_by_one(make_job: MakeJob) -> None:
     """Each line is in the topic before the next one is typed, and an invalid line does not end the command."""
     job = make_job("retract")

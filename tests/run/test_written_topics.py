@@ -170,7 +170,8 @@ def test_a_topic_that_may_stay_as_it_is(make_job: MakeJob, caplog: pytest.LogCap
     job.send(5)
     job.runs()
     assert (
-        f"topic {job.topic('result')} was deleted and re-created; it stays as it is (`on_lost: ignore`)" in caplog.text
+        f"topic {job.topic('result')} was deleted and re-created; the topic is left as it is (`on_lost: ignore`)"
+        in caplog.text
     )
     assert job.topic("rows") not in caplog.text.replace("writing to topic", "").replace("created topic", "")
     caplog.clear()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowkind.avro.schema import Record
-from rowkind.service.cli.row_output import Form, RowOutput, numbers
+from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers
 
 RECORD = Record.of({"id": "BIGINT", "name": "STRING", "price": "DECIMAL(10,2)", "tags": "ARRAY<STRING>"})
 ROWS: list[Mapping[str, Any]] = [
@@ -18,7 +18,7 @@ ROWS: list[Mapping[str, Any]] = [
 ]
 
 
-def printed(form: Form, capsys: pytest.CaptureFixture[str], *parts: list[Mapping[str, Any]]) -> str:
+def printed(form: OutputForm, capsys: pytest.CaptureFixture[str], *parts: list[Mapping[str, Any]]) -> str:
     """Return what is printed for these parts, each followed by a flush."""
     output = RowOutput(form, ["op", *(column.name for column in RECORD.fields)], numbers(RECORD))
     for part in parts:

@@ -1,7 +1,8 @@
-"""Spark SQL functions that DuckDB lacks, registered with a connection under separate names.
+"""Spark SQL functions that DuckDB lacks. They are registered with a connection under names of their own.
 
-Macros are DuckDB SQL. Kernels are Python functions over whole columns. They use NumPy if it has the function.
-Otherwise they process one value at a time, because the library that has the function works on single values.
+Macros are DuckDB SQL. Kernels are Python functions over whole columns. If NumPy has the function, the kernel uses
+NumPy. Otherwise, the kernel processes one value at a time, because the library with the function works on single
+values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernel that fails a query on a value, with a message from the plan.
+"""The kernel that makes a query fail on a value, with a message from the plan.
 
 DuckDB's `error` function does the same, but it is volatile, and TRY does not accept volatile functions.
 """

@@ -1,7 +1,7 @@
 """Kernels for Spark's hash functions, 32-bit Murmur3 and 64-bit xxHash, over whole columns.
 
-Each kernel continues from the hash of the preceding columns. Bytes are processed word by word, and each step processes
-all rows that have that many words.
+Each kernel continues from the hash of the preceding columns. Bytes are processed word by word. Step n processes the
+n-th word of all rows that have at least n words.
 """
 
 from __future__ import annotations
@@ -128,13 +128,13 @@ def _word(data: Any, at: Any, kind: Any) -> Any:
 
 
 def _bits(value: Any) -> Any:
-    """Return the bits of floating-point numbers, with a single zero and a single NaN."""
+    """Return the bits of floating-point numbers. All zeros have the same bits, and so do all NaNs."""
     plain = np.where(value == 0, value.dtype.type(0), np.where(np.isnan(value), value.dtype.type(np.nan), value))
     return plain.view(f"i{value.dtype.itemsize}")
 
 
 def _of_bytes(compute: Callable[..., Any], *types: str) -> Kernel:
-    """Return a kernel over bytes or text and the hash so far. A NULL leaves the hash unchanged."""
+    """Return a kernel whose arguments are bytes or text, and the hash so far. A NULL leaves the hash unchanged."""
 
     def kernel(values: Any, made: Any) -> pa.Array:
         values, made = (each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in (values, made))

@@ -1,8 +1,8 @@
 """JSON kernels, which parse text like Spark's `from_json`, including its rules for values that do not fit the schema.
 
-The parser accepts the same input as Jackson does in Spark, including text in single quotes. It also accepts NaN and
-infinity, like `from_json`, or control characters inside text, like `get_json_object` and related functions. It parses
-one value at a time, because no library behaves in the same way.
+The parser accepts the same input as Jackson does in Spark, including text in single quotes. Like `from_json`, it can
+accept NaN and infinity. Like `get_json_object` and related functions, it can accept control characters inside text. It
+parses one value at a time, because no library behaves in the same way.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _WIDE = Context(prec=400)
 
 
 class _Number(str):
-    """A number with a decimal point or an exponent, as in the text."""
+    """A number with a decimal point or an exponent, as written in the JSON text."""
 
     __slots__ = ()
 
 
 class _JsonWord(str):
-    """NaN or infinity, as in the text."""
+    """NaN or infinity, as written in the JSON text."""
 
     __slots__ = ()
 
@@ -47,8 +47,8 @@ class _JsonWord(str):
 Parsed = tuple[tuple[str, Any], ...] | list[Any] | str | int | bool | None
 """A parsed JSON value.
 
-An object is a tuple of its members. A number with a decimal point or an exponent is a `_Number`, any other number is an
-int, and NaN and infinity are `_JsonWord`s.
+An object is represented as a tuple of its members. A number with a decimal point or an exponent is a `_Number`, and any
+other number is an int. NaN and infinity are `_JsonWord`s.
 """
 
 
@@ -64,7 +64,7 @@ def _parsed(text: str, schema: bool) -> Parsed:
         try:
             found: Parsed = (_DECODER if schema else _PLAIN_DECODER).raw_decode(text, start)[0]
         except ValueError:
-            # Either only Jackson accepts this text, or no parser does.
+            # Either Jackson accepts this text although Python's decoder does not, or the text is not JSON.
             pass
         else:
             return found
@@ -203,7 +203,7 @@ def _fit(part: Parsed, schema: Any) -> Any:
 
 
 def _struct(members: tuple[tuple[str, Parsed], ...], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return all fields of a struct; NULL if missing or unfit. If members have the same name, the last one counts."""
+    """Return all fields of a struct. Missing and unfit fields are NULL. If names are equal, the last one counts."""
     found: dict[str, Any] = dict.fromkeys(schema)
     for name, part in members:
         if name in schema:
@@ -294,7 +294,7 @@ def _length(text: str) -> int | None:
 def _found(text: str, path: str) -> str | None:
     """Return the value at a path of names and numbers, as text.
 
-    If several members have the same name, the first one that has a value at the rest of the path counts.
+    If several members have the same name, the first member that has a value at the rest of the path counts.
     """
     steps = _schema(path)
     try:
@@ -307,7 +307,7 @@ def _found(text: str, path: str) -> str | None:
 
 
 def _at(part: Parsed, steps: list[str | int]) -> Parsed:
-    """Return the value at a path; None if there is no value, or if it is null."""
+    """Return the value at a path, or None if there is no value or the value is null."""
     for step in steps[:1]:
         if isinstance(step, int):
             inner = part[step : step + 1] if isinstance(part, list) else []
@@ -338,7 +338,7 @@ def _compact(part: Parsed) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape text. Characters beyond 16 bits are written as surrogate pairs, as Jackson does when it passes on JSON."""
+    """Escape text for JSON. Like Jackson when it copies JSON, write characters beyond 16 bits as surrogate pairs."""
     plain = text.replace(_BACK, _BACK * 2).replace(_QUOTE, _BACK + _QUOTE)
     return f'"{_TO_ESCAPE.sub(_escape, plain)}"'
 

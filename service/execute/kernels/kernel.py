@@ -1,4 +1,4 @@
-"""Construction of kernels from functions of single values or NumPy arrays."""
+"""Construction of kernels from functions that work on single values or on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 Kernel = tuple[Callable[..., pa.Array], list[str], str]
-"""A function from Arrow arrays to an array, the DuckDB types of its parameters, and the DuckDB type of its result."""
+"""A function from Arrow arrays to an Arrow array, the DuckDB types of its parameters, and its DuckDB result type."""
 
 ARROW = {
     "VARCHAR": pa.string(),
@@ -25,7 +25,7 @@ ARROW = {
 
 
 def each(compute: Callable[..., Any], *types: str) -> Kernel:
-    """Return a kernel for a function of single values. The result is NULL if an argument is NULL.
+    """Return a kernel for a function that works on single values. If an argument is NULL, so is the result.
 
     The last of `types` is the type of the result.
     """
@@ -38,7 +38,7 @@ def each(compute: Callable[..., Any], *types: str) -> Kernel:
 
 
 def whole(compute: Callable[..., Any], *types: str) -> Kernel:
-    """Return a kernel for a function of NumPy arrays. The result is NULL if an argument is NULL."""
+    """Return a kernel for a function that works on NumPy arrays. If an argument is NULL, so is the result."""
 
     def kernel(*columns: Any) -> pa.Array:
         null = np.zeros(len(columns[0]), np.bool_)

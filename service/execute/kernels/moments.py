@@ -1,4 +1,4 @@
-"""Time kernels, which parse and format times like Spark in years for which DuckDB differs."""
+"""Time kernels. They parse and format times like Spark, including years for which DuckDB behaves differently."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MACROS = (
         "- spark_day_number(a)) // 32"
     ),
     "spark_zoned(t, a, b) AS make_timestamp(spark_shifted(epoch_us(CAST(t AS TIMESTAMP)), a, b))",
-    # Spark's years have four digits, or a sign and more digits. Before year 1 DuckDB counts years BC.
+    # In Spark, a year has four digits, or a sign and more digits. DuckDB writes years before year 1 as years BC.
     (
         "spark_moment_text(t) AS CASE WHEN year(t) BETWEEN 1 AND 9999 THEN CAST(t AS VARCHAR) "
         "ELSE spark_far_moment(epoch_us(t)) END"
@@ -37,7 +37,7 @@ MACROS = (
         "spark_date_text(d) AS CASE WHEN year(d) BETWEEN 1 AND 9999 THEN CAST(d AS VARCHAR) "
         "ELSE spark_far_date(CAST(d - DATE '1970-01-01' AS INTEGER)) END"
     ),
-    # `p` is the format in the notation of `time_formats`. DuckDB knows fewer fields.
+    # `p` is the format in the notation of `time_formats`. DuckDB supports fewer fields.
     (
         "spark_written(t, f, p) AS CASE WHEN year(t) BETWEEN 1000 AND 9999 THEN strftime(t, f) "
         "ELSE spark_far_written(epoch_us(t), p) END"
@@ -61,7 +61,7 @@ def _in_micros(moment: datetime) -> int:
 
 
 def _months_apart(end: int, start: int, rounded: bool) -> float:
-    """Return the months between two times, with the remaining days as a fraction of 31 days.
+    """Return the months between two times. The remaining days count as a fraction of a month with 31 days.
 
     If both times are on the same day of the month, or both on its last day, the result is a whole number.
     """
@@ -89,7 +89,7 @@ _FIELD = re.compile(r"%(-?.)")
 def _written(micros: int, format_: str) -> str:
     """Format a time as DuckDB's `strftime` does.
 
-    In addition, %-Y is the year without leading zeros, and without a plus sign for years above 9999.
+    In addition, %-Y stands for the year without leading zeros, and without a plus sign for years above 9999.
     """
     moment, more = near(micros)
     year = moment.year + more // later(1) * 400
@@ -114,9 +114,9 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def _read(text: str, shape: str, letters: str) -> int | None:
-    """Parse text as a time; None if it does not match.
+    """Parse text as a time. Return None if the text does not match.
 
-    The regular expression `shape` has a group for each of the pattern's letters.
+    The regular expression `shape` contains a group for each letter in `letters`.
     """
     found = _compiled(shape).fullmatch(text)
     if found is None:

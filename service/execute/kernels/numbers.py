@@ -1,4 +1,4 @@
-"""Number kernels: Java's rounding of doubles, its bit shifts, and functions that DuckDB refuses for some values."""
+"""Number kernels: Java's rounding of doubles, Java's bit shifts, and functions that DuckDB refuses for some values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MACROS = (
         "THEN CAST(sign(x) * CAST('inf' AS DOUBLE) AS REAL) ELSE CAST(x AS REAL) END"
     ),
     "spark_floor_div(n, d) AS (n - ((n % d) + d) % d) // d",
-    # |n| / |d| rounded half up, with the sign of the quotient; a zero divisor is an error.
+    # The quotient |n| / |d| is rounded half up and then gets its sign. A zero divisor is an error.
     (
         "spark_half_up(n, d) AS CASE WHEN (n < 0) = (d < 0) THEN (abs(n) + abs(d) // 2) // abs(d) "
         "ELSE -((abs(n) + abs(d) // 2) // abs(d)) END"
@@ -42,7 +42,7 @@ def _rint(value: float) -> float:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Raise to a power like Java: 1 to the power NaN and ±1 to an infinite power are NaN, and not 1 as in C."""
+    """Raise to a power like Java: 1 to the power NaN, and ±1 to an infinite power, are NaN (1 in C)."""
     unknown = (np.isnan(exponent) | ((np.abs(base) == 1) & np.isinf(exponent))) & (exponent != 0)
     return np.where(unknown, np.nan, np.power(base, exponent))
 
@@ -53,7 +53,7 @@ def _shift_right_unsigned(value: Any, count: Any) -> Any:
 
 
 def _within(value: Any, count: Any) -> Any:
-    """Return the shift count modulo the number of bits in the value, like Java."""
+    """Return, like Java, the shift count modulo the number of bits in the value."""
     return (count & (8 * value.dtype.itemsize - 1)).astype(value.dtype)
 
 
@@ -73,9 +73,9 @@ def _bucket(value: float, low: float, high: float, count: int) -> int | None:
 
 
 def _formatted(text: str, form: str) -> str:
-    """Format a number without its sign, as Spark does if the format has no sign.
+    """Format a number without its sign, as Spark does if the format contains no sign.
 
-    If the number does not fit, the result has # for each digit.
+    If the number does not fit into the format, the result contains # in place of each digit.
     """
     whole, _, fraction = text.lstrip("-").partition(".")
     whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
@@ -100,8 +100,8 @@ _NO_BREAK = "\x85\xa0\u2007\u202f"
 def _number(text: str, form: str, strict: bool) -> str | None:
     """Parse a number according to a format. Spaces are allowed anywhere except before a sign.
 
-    A format that begins with 0 requires all digits before the decimal point. Only 16-bit characters that are digits or
-    spaces in Java are accepted as such. A decimal point is allowed only if the format has one.
+    A format that begins with 0 requires all digits before the decimal point. Digits and spaces are accepted only if
+    Java accepts them as 16-bit characters. A decimal point is allowed only if the format contains one.
     """
     before, _, behind = form.removeprefix("S").partition(".")
     sign = text[:1] if form[0] == "S" and text[:1] in ("+", "-") else ""

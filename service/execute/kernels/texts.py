@@ -23,7 +23,7 @@ MACROS = (
         "spark_float_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3::REAL AND abs(x) < 1e7::REAL "
         "THEN CAST(x AS VARCHAR) ELSE spark_scientific(CAST(x AS VARCHAR)) END"
     ),
-    # Java counts a character beyond 16 bits as two.
+    # Java counts a character beyond 16 bits as two characters.
     r"spark_units(s) AS length(s) + length(regexp_replace(s, '[^\x{10000}-\x{10FFFF}]', '', 'g'))",
     "spark_quoted(s) AS chr(39) || replace(s, chr(39), chr(92) || chr(39)) || chr(39)",
     "spark_count(n) AS CASE WHEN n < 0 THEN 0 ELSE n END",
@@ -32,10 +32,10 @@ MACROS = (
         "spark_substring(s, p, n) AS spark_slice(s, CAST(CASE WHEN p > 0 THEN p - 1 WHEN p < 0 THEN length(s) + p "
         "WHEN p = 0 THEN 0 END AS BIGINT), CAST(n AS BIGINT))"
     ),
-    # Letters outside ASCII may become several letters.
+    # A letter outside ASCII may become several letters.
     "spark_upper(s) AS CASE WHEN strlen(s) = length(s) THEN upper(s) ELSE spark_full_upper(s) END",
     "spark_lower(s) AS CASE WHEN strlen(s) = length(s) THEN lower(s) ELSE spark_full_lower(s) END",
-    # The start `p` is the position of a letter, 1 for the first. An empty text is found at 1.
+    # The start `p` is the position of a character, counted from 1. An empty text is found at position 1.
     (
         "spark_locate(t, s, p) AS CASE WHEN t IS NULL OR s IS NULL THEN NULL WHEN p < 1 THEN 0 WHEN t = '' THEN 1 "
         "WHEN instr(substring(s, p), t) = 0 THEN 0 ELSE instr(substring(s, p), t) + p - 1 END"
@@ -56,11 +56,11 @@ _SHORT = 1e7
 
 
 def _scientific(text: str) -> str:
-    """Convert a double's text to Java's exponent notation: one digit before the point, and at least one after it."""
+    """Convert a double's text to Java's exponent notation: one digit before the point, and at least one digit after."""
     if text in ("nan", "inf", "-inf"):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text]
     if text in ("5e-324", "-5e-324"):
-        # Java writes two digits.
+        # Java writes at least two digits.
         text = text.replace("5e", "4.9e")
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int), "the number is finite"
@@ -93,7 +93,7 @@ _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", s
 
 
 def _soundex(text: str) -> str:
-    """Return the Soundex code like Spark: H and W (7) do not separate equal sounds, but non-letters do."""
+    """Return the Soundex code of a text. As in Spark, H and W (7) do not separate equal sounds, but non-letters do."""
     if not text or not (text[0].isascii() and text[0].isalpha()):
         return text
     code, last = text[0].upper(), _SOUNDS[text[0].upper()]
@@ -119,7 +119,7 @@ def _part(text: str, delimiter: str, number: int) -> str:
 
 
 def _until(text: str, delimiter: str, count: int) -> str:
-    """Return the text before the n-th delimiter; for negative n, the text after the n-th delimiter from the end."""
+    """Return the text before the n-th delimiter, or for negative n, the text after the n-th delimiter from the end."""
     if not delimiter or not count:
         return ""
     at = -1 if count > 0 else len(text) - len(delimiter) + 1
@@ -168,7 +168,7 @@ def _unhex_or_fail(text: str) -> bytes:
 def _unbase32(text: str) -> bytes:
     """Decode Base32. Invalid characters are skipped, and padding ends the text.
 
-    From an incomplete last group, only the complete bytes are decoded.
+    If the last group is incomplete, only its complete bytes are decoded.
     """
     letters = re.sub(r"[^A-Za-z2-7]", "", text.partition("=")[0]).upper()
     whole, rest = len(letters) // 8 * 8, len(letters) % 8
@@ -185,7 +185,7 @@ def _unbase32(text: str) -> bytes:
 
 
 def _similar(one: str, other: str) -> float:
-    """Return the Jaro-Winkler similarity of two texts, in 16-bit units. A common prefix counts up to 4 units."""
+    """Return the Jaro-Winkler similarity of two texts as 16-bit units. At most 4 units count as the common prefix."""
     left, right = sorted((memoryview(text.encode("utf-16-le")).cast("H").tolist() for text in (one, other)), key=len)
     if not left and not right:
         return 1.0
@@ -219,9 +219,9 @@ _SERVER = re.compile(
 
 
 def _of_url(url: str, part: str, strict: bool) -> str | None:
-    """Return a part of a URL as java.net.URI parses it.
+    """Return a part of a URL, which is parsed as java.net.URI would parse it.
 
-    For an invalid URL, raises ValueError if `strict` is set; otherwise the result is None.
+    For an invalid URL, raise ValueError if `strict` is set, otherwise return None.
     """
     parts = _url_parts(url)
     if parts is None and strict:
@@ -230,7 +230,7 @@ def _of_url(url: str, part: str, strict: bool) -> str | None:
 
 
 def _url_parts(url: str) -> dict[str, str | None] | None:
-    """Return the parts of a URL, keyed by their names in SQL; None if the text is not a URL."""
+    """Return the parts of a URL, keyed by their names in SQL, or None if the text is not a URL."""
     found = _URL.fullmatch(url)
     if found is None or _NO_URL.search(_IN_BRACKETS.sub("//", url, count=1)):
         return None
@@ -269,7 +269,7 @@ def _url_decode(text: str) -> str:
 
 
 _WHOLE = 1e17
-"""The value from which doubles are whole numbers with more digits than their text has."""
+"""The value at and above which a double is a whole number that has more digits than its text."""
 
 
 def _grouped(number: float | Decimal, digits: int) -> str:
@@ -297,7 +297,7 @@ def _luhn(text: str) -> bool:
 
 
 def _conv(text: str, source: int, target: int) -> str | None:
-    """Convert a whole number to another base, as unsigned 64 bits. The first invalid digit ends the number.
+    """Convert a whole number, as an unsigned 64-bit number, to another base. The first invalid digit ends the number.
 
     Raises OverflowError if the number has more than 64 bits.
     """

@@ -1,1 +1,1 @@
-"""Rendering of physical plans for people and programs: as a tree, JSON, a flowchart or an HTML page."""
+"""Rendering of physical plans for people and programs: as a text tree, JSON, a flowchart or an HTML page."""

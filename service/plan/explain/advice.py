@@ -20,7 +20,7 @@ def advice(sink: PhysicalSink) -> Iterator[Advice]:
 
 
 def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
-    """Yield one piece of advice on all unbounded state, and one for each node whose state a watermark would bound."""
+    """Yield one piece of advice on all unbounded state, and one per node whose state a watermark would limit."""
     found: list[str] = []
     first = ""
     for node in walk(sink.input):

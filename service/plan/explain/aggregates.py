@@ -16,7 +16,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def aggregate(node: PhysicalAggregate) -> NodeDescription:
-    """Describe an aggregate: its groups, its calls and the state of each group."""
+    """Describe an aggregate: its groups, its calls and the state that it keeps per group."""
     state = tuple(_state(node))
     title, said = _fact(node) if node.calc.key.constant is not None else _aggregate(node)
     return NodeDescription("aggregate", title, said, state=state, advice=tuple(_advice(node, state)))
@@ -88,7 +88,7 @@ def _groups(node: PhysicalAggregate) -> StepState:
 
 
 def _why_all(call: PhysicalAggregateCall) -> str:
-    """Return the reason why all values of a call are kept."""
+    """Return the reason why the state contains all values of a call."""
     if call.function in ARRIVALS:
         return "the next row in order of arrival is needed if the row is retracted"
     if call.function in EXTREMES:
@@ -99,9 +99,9 @@ def _why_all(call: PhysicalAggregateCall) -> str:
 
 
 def _told_apart(aggregation: Aggregation) -> str:
-    """Return text about the parts of a group's row that are not plain sums.
+    """Return text about the special values in a group's row of state.
 
-    These are minimums and maximums for which one value is enough, with the reason, and exact sums of powers.
+    These are each MIN and MAX for which one value is enough, with the reason, and exact sums of powers.
     """
     extremes = [call for call in aggregation.calls if call.function in EXTREMES]
     one = [call for call in extremes if not aggregation.retracts or call.grows]

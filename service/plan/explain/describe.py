@@ -1,4 +1,4 @@
-"""Descriptions of a query's plans: each node, and how its consumer uses it."""
+"""Descriptions of a query's plans: each node, and how the node's consumer uses it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DELIVERIES = {"exactly_once": "exactly once", "at_least_once": "at least once"}
 
 
 def describe(name: str, sinks: Sequence[PhysicalSink], sqls: Mapping[str, str] | None = None) -> QueryDescription:
-    """Describe a query's plans in words and values. `sqls` maps each sink to its query as the user wrote it."""
+    """Describe a query's plans in words and values. `sqls` maps each sink to the SQL that the user wrote for it."""
     whole = graph(sinks)
     describing = _Describing({each.identity: each for each in whole.operators}, whole.levels)
     plans = tuple(describing.sink(sink, (sqls or {}).get(sink.name, "")) for sink in sinks)
@@ -55,7 +55,7 @@ def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
 
 @dataclass
 class _Describing:
-    """Describes a query's plans one after the other, and each operator of the query's graph only once."""
+    """Describes a query's plans one after the other. An operator that several plans share is described only once."""
 
     operators: Mapping[str, GraphOperator]
     levels: int
@@ -78,12 +78,12 @@ class _Describing:
             facts=(Fact("columns", columns(sink.value)), *_fixed(sink)),
             inputs=(self._step(sink.input, sink, "input", None),),
         )
-        # An operator that several sinks share needs its advice only once: in the sink where it is described.
+        # Advice on an operator that several sinks share is given once: in the sink where the operator is described.
         here = {step.name for step in root.walk() if step.same_as in (None, (sink.name, step.name))}
         return Description(root, tuple(each for each in advice(sink) if each.about in here), sql)
 
     def _step(self, node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, level: int | None) -> Step:
-        """Describe a node from the point of view of its consumer, which runs at `level`."""
+        """Describe a node from the point of view of its consumer. `level` is the consumer's level."""
         operator = None if isinstance(node, PhysicalScan | PhysicalUnion) else self.operators[computes(node)]
         own = None if operator is None else operator.level
         way = _way(node, consumer, role, same_stage=own is not None and own == level)
@@ -123,7 +123,7 @@ class _Describing:
         )
 
     def _same_as(self, node: PhysicalNode, operator: GraphOperator | None) -> tuple[str, str] | None:
-        """Return the sink and the step where the same step has already been described; None if it has not."""
+        """Return the sink and the name of the step if the same step has already been described, otherwise None."""
         if isinstance(node, PhysicalScan):
             before = node.node in self._scans
             self._scans.add(node.node)
@@ -227,7 +227,7 @@ def _functions(node: PhysicalNode) -> Mapping[str, str]:
 
 
 def _outcome_facts(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, way: Way) -> Iterator[Fact]:
-    """Yield the facts about the node's output and where it goes."""
+    """Yield the facts about the node's output and the way to its consumer."""
     traits = node.traits
     # The sink already lists the columns that it receives.
     if not isinstance(consumer, PhysicalSink):

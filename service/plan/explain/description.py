@@ -1,8 +1,8 @@
 """The description of a plan, from which text, JSON, Mermaid and HTML are rendered.
 
-A description is a tree of steps from the sink down to the topics. A step has a title, facts, the state that it keeps,
-and the path of its rows to the next step. Everything is described twice: in words for people, and as values for
-programs (`explain.values`).
+A description is a tree of steps from the sink down to the topics. Each step has a title, facts, its state, and the way
+in which its rows reach the next step. Everything is described twice: in words for people, and as values for programs
+(`explain.values`).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class StepState:
     """Rows that a step keeps as state.
 
     - `name`: the operator's name for the state. `of`: where the rows come from.
-    - `layout`: how the rows are kept. `reason`: why, or None if the reason is obvious.
-    - `ttl_ms`: the milliseconds after its last change at which a row expires; None for never. `kept` says the same in
-      words.
-    - `order`: text saying that changes count in order of arrival; empty if their order does not matter.
+    - `layout`: how the rows are stored. `reason`: why they are stored in this way, or None if the reason is obvious.
+    - `ttl_ms`: how many milliseconds after its last change a row expires, or None if it never does. `kept` says in
+      words how long rows are kept.
+    - `order`: text saying that changes count in order of arrival, or empty if their order does not matter.
     - `endless`: whether the state grows without bound, so that a TTL would help.
     """
 
@@ -62,9 +62,9 @@ class StepState:
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """The description of a physical plan node, independent of its consumer.
+    """The description of a physical plan node, which does not depend on the node's consumer.
 
-    `values` and `details` contain the same information as the title and the facts, for programs.
+    For programs, `values` and `details` contain the same information as the title and the facts.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class NodeDescription:
 
 @dataclass(frozen=True)
 class Way:
-    """How a step's rows reach the next one."""
+    """How a step's rows reach the next step."""
 
     to: Annotated[str, "the next step"]
     role: Annotated[
@@ -97,7 +97,7 @@ class Way:
 
     @property
     def salted(self) -> str:
-        """The effect of a salt on the rows, in words; empty without a salt."""
+        """The effect of a salt on the rows, in words, or an empty string without a salt."""
         if self.spread_over is not None:
             return f"spread over {self.spread_over} shards"
         return f"copied to {self.copied_to} shards" if self.copied_to is not None else ""
@@ -107,9 +107,9 @@ class Way:
 class Step:
     """A plan node from the point of view of its consumer.
 
-    `stage` is the number of the stage in which the step runs, counted from the topics; None for steps without state.
-    `same_as` is the sink and the name under which the same step has already been described. That step and all steps
-    below it exist only once.
+    `stage` is the number of the stage in which the step runs, counted from the topics, or None for a step without
+    state. If the same step has already been described, `same_as` is the sink and the name of that description. The step
+    and all steps below it run only once.
     """
 
     name: str
@@ -124,11 +124,11 @@ class Step:
     same_as: tuple[str, str] | None = None
 
     def value(self, key: str) -> Any:
-        """Return the value of `key`, which any of `values` may contain."""
+        """Return the value of `key` from the first of `values` that contains this key."""
         return next(getattr(each, key) for each in self.values if hasattr(each, key))
 
     def walk(self) -> Iterator[Step]:
-        """Yield this step and all steps below it, a consumer before its inputs."""
+        """Yield this step and all steps below it. A consumer comes before its inputs."""
         yield self
         for each in self.inputs:
             yield from each.walk()
@@ -136,7 +136,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Description:
-    """The plan of one sink, with the sink as its root. `sql` is the query as the user wrote it; empty if unknown."""
+    """The plan of one sink, with the sink as its root. `sql` is the query as the user wrote it, or empty if unknown."""
 
     root: Step
     advice: tuple[Advice, ...]

@@ -1,6 +1,6 @@
-"""Replaces names that the planner generates with words: `last time of window_start` for `window_start#last`.
+"""Replacement of the planner's generated names with words: `window_start#last` becomes `last time of window_start`.
 
-Generated names contain a `#`, so no query can use them. They remain unchanged in values for programs.
+Generated names contain a `#`, so no query can use them. Values for programs contain the generated names unchanged.
 """
 
 from __future__ import annotations

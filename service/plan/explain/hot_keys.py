@@ -14,9 +14,9 @@ from rowkind.service.plan.explain.values import ABSENT
 
 
 def spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
-    """Return the inputs that the hint SKEW could spread: those with several rows per key.
+    """Return the join inputs that the hint SKEW could spread: those that may have several rows per key.
 
-    If an input is already spread, the list is empty.
+    If an input is already spread, return an empty list.
     """
     sides = (join.left, join.left_input), (join.right, join.right_input)
     if any(salted(node) for node, _ in sides):
@@ -31,14 +31,14 @@ def salted(node: PhysicalNode) -> bool:
 
 
 def spreadable_values(nodes: Sequence[PhysicalNode]) -> Any:
-    """Return the names by which the hint SKEW refers to these inputs; `ABSENT` if there are none."""
+    """Return the names of the given inputs in the hint SKEW, or `ABSENT` if no input remains to be spread."""
     return [alias(node) or called(node) for node in nodes if not salted(node)] or ABSENT
 
 
 def hot_keys(nodes: Sequence[PhysicalNode], how: str) -> Iterator[Fact]:
-    """Yield a fact about inputs in which a hot key can make a single task process the whole batch.
+    """Yield a fact about inputs in which a hot key may force one task to process the whole batch.
 
-    The fact includes the hint to write.
+    The fact contains the SKEW hint that spreads each input.
     """
     if spread := [(alias(node), called(node)) for node in nodes if not salted(node)]:
         hints = (f"SKEW('{name}') spreads {of}" if name else f"SKEW with its alias spreads {of}" for name, of in spread)

@@ -1,6 +1,6 @@
 """Renders descriptions as one self-contained HTML page: the tree of each sink, its SQL, and advice.
 
-Other pages embed the tree with `tree` and add their own content to each step.
+Other pages embed the tree by calling `tree`, and add their own content to each step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = {
     "asof_join": "as-of join",
     "stamp": "processing time",
 }
-"""The display names of step kinds whose display name differs from the kind."""
+"""Display names for those step kinds that are not displayed under the kind itself."""
 _MODES = {"append": "+I", "retract": "+I -U +U -D", "upsert": "+I +U -D"}
 _SQL = re.compile(
     r"(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<string>'(?:[^'\\]|\\.|'')*')|(?P<number>\b\d[\d.]*\b)"
@@ -41,7 +41,7 @@ ICON = "data:image/svg+xml," + quote(
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'><rect width='16' height='16' rx='3' fill='#2459c4'/>"
     "<path d='M2 6h5M4.5 3.5v5M9 10.5h5' stroke='#fff' stroke-width='2'/></svg>"
 )
-"""The icon of every page, embedded in the page: a plus and a minus, for rows inserted and retracted."""
+"""The icon, which is embedded in every page: a plus for inserted rows and a minus for retracted rows."""
 
 Beside = Callable[[Step], str]
 """A function that returns additional HTML for a step."""
@@ -53,7 +53,7 @@ def style() -> str:
 
 
 def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription], *, runs: bool = False) -> str:
-    """Return the plans of these queries as an HTML page. If `runs` is set, it links to the job's status page."""
+    """Return the plans of the given queries as an HTML page. If `runs` is set, the page links to the status page."""
     descriptions = [each for query in queries for each in query.sinks]
     template = Template((resources.files("rowkind.service.plan.explain") / "page.html").read_text())
     names = [each.root.name for each in descriptions]
@@ -94,7 +94,7 @@ def _plan(description: Description) -> str:
 def tree(description: Description, beside: Beside | None = None) -> str:
     """Return a sink's steps as an HTML tree, down to the tables.
 
-    If `beside` is set, it adds content to each step, and plan details are folded.
+    If the function `beside` is given, its HTML is added to each step, and plan details are collapsed.
     """
     about: dict[str, int] = {}
     for each in description.advice:
@@ -123,7 +123,7 @@ def _linked(root: str, advice: Advice) -> str:
 
 
 def _code(text: str) -> str:
-    """Return the text as HTML, with text between backticks marked as code."""
+    """Return the text as HTML, with text in backticks marked as code."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
@@ -153,7 +153,7 @@ def _same(step: Step) -> str:
 
 
 def _shown(step: Step) -> Iterator[Fact]:
-    # These facts are drawn elsewhere: the exchange on the line to the next step, and the stage next to the name.
+    # These facts appear elsewhere: the exchange on the line to the next step, and the stage next to the step's name.
     return (fact for fact in step.facts if fact.label not in ("exchange", "same as", "stage"))
 
 
@@ -177,7 +177,7 @@ def _state(state: StepState) -> str:
 def _way(step: Step) -> str:
     """Return the label of the line to the next step.
 
-    A union does not move rows itself: each of its inputs does.
+    A union itself does not move rows. Each input of the union sends its rows to the union's consumer.
     """
     way = step.way
     if way is None:
@@ -205,7 +205,7 @@ def _views(views: Mapping[str, str]) -> str:
 
 
 def coloured(sql: str) -> str:
-    """Return SQL as HTML with syntax highlighting."""
+    """Return an SQL text as HTML with syntax highlighting."""
     found, end = "", 0
     for match in _SQL.finditer(sql):
         found += f'{escape(sql[end : match.start()])}<span class="{match.lastgroup}">{escape(match.group())}</span>'

@@ -31,7 +31,7 @@ _JOINS = {"semi": "SEMI", "anti": "ANTI", "not in": "NULL-AWARE ANTI", "mark": "
 
 
 def join(node: PhysicalJoin) -> NodeDescription:
-    """Describe a join: its kind, keys and condition, and how it keeps both sides."""
+    """Describe a join: its kind, its keys, its condition, and how it stores the rows of both sides."""
     kind, on = _JOINS.get(node.kind, node.kind.upper()), _pairs(node)
     remade = tuple(name for name, _ in remade_inputs(node))
     return NodeDescription(
@@ -51,7 +51,7 @@ def join(node: PhysicalJoin) -> NodeDescription:
 
 
 def lookup(node: PhysicalLookup) -> NodeDescription:
-    """Describe a lookup or as-of join: its keys, how times compare, and how it keeps both sides."""
+    """Describe a lookup or as-of join: its keys, how it compares times, and how it stores the rows of both sides."""
     on = [*_pairs(node), *_times(node)]
     what = f"{'LEFT ' * node.pads}{'LOOKUP' if node.match is None else 'ASOF JOIN'}"
     return NodeDescription(
@@ -70,7 +70,7 @@ def _pairs(node: PhysicalJoin | PhysicalLookup) -> list[str]:
 
 
 def _times(node: PhysicalLookup) -> list[str]:
-    """Return the comparison between the times of the two sides; an empty list if times do not matter."""
+    """Return the comparison between the times of the two sides, or an empty list if times do not matter."""
     match = node.match
     return [] if match is None else [f"{show(resolved(match.left))} {match.comparison} {show(resolved(match.right))}"]
 
@@ -91,7 +91,7 @@ def _join_state(node: PhysicalJoin) -> Iterator[StepState]:
         if chosen.remade:
             continue
         layout, reason = _layout(below, chosen)
-        # The right side keeps every row: if a row expired, the operator would no longer know that its value was there.
+        # NOT IN and IN keep all right rows: if one expired, the join would no longer know that its value exists.
         whole, ttl = node.kind in ("not in", "in") and name == "right", chosen.ttl_ms
         alive, kept = comes_alive(below), f"indefinitely: {node.kind.upper()} needs all of them"
         kept = kept if whole and not alive else for_long(ttl, below, chosen.closing)

@@ -1,4 +1,4 @@
-"""Renders descriptions as one JSON document. `explain.values` and the classes here declare and document its keys.
+"""Renders descriptions as one JSON document. `explain.values` and the classes below declare and document its keys.
 
 {"format": 1, "job": "shop", "views": {}, "queries": [{"name": "main", "stages": 1, …, "sinks": [{"name": "open",
     "kind": "sink", …, "inputs": [{"name": "join_1", "kind": "join", …, "state": [{"name": "left", …}], "goes": {…},
@@ -23,7 +23,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DocumentKeys:
-    """The document."""
+    """The whole document."""
 
     format: Annotated[int, "the version of this format"]
     job: Annotated[str, "the job's name"]
@@ -53,7 +53,7 @@ class SameAs:
 
 @dataclass(frozen=True)
 class StepHead:
-    """Every step, a sink included."""
+    """Every step, including sinks."""
 
     name: Annotated[str, "the step's name"]
     kind: Annotated[str, "the step's kind"]
@@ -69,7 +69,7 @@ class StepHead:
 
 @dataclass(frozen=True)
 class StepTail:
-    """Every step, a sink included, after the keys of its kind."""
+    """Every step, including sinks, after the keys of the step's kind."""
 
     state: Annotated[Sequence[JsonObject], "the state that the step keeps"]
     goes: Annotated[Way | None, "how the step's rows reach the next step; null for a sink"]
@@ -109,7 +109,7 @@ class StateTail:
 
 
 def document(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]) -> str:
-    """Return the JSON document with the plans of these queries."""
+    """Return the JSON document with the plans of the given queries."""
     whole = DocumentKeys(FORMAT, job, views, list(map(_query, queries)))
     return json.dumps(as_json(whole), indent=2, ensure_ascii=False)
 
@@ -133,5 +133,5 @@ def _state(state: StepState) -> JsonObject:
 
 
 def _object(*parts: Any) -> JsonObject:
-    """Return one JSON object with the keys of all parts."""
+    """Return one JSON object with the keys of all given parts."""
     return {name: value for part in parts for name, value in as_json(part).items()}

@@ -15,7 +15,7 @@ from rowkind.service.plan.scalar.time_windows import interval
 
 
 def match(node: PhysicalMatch) -> NodeDescription:
-    """Describe a row pattern: its pattern, variables and measures, and which rows it keeps."""
+    """Describe a MATCH_RECOGNIZE: its pattern, variables and measures, and the rows in its state."""
     sought, within = node.matching.sought, _within(node)
     defined = {
         name: None if each is None else each.text
@@ -46,7 +46,7 @@ def _title(node: PhysicalMatch) -> str:
 
 
 def _within(node: PhysicalMatch) -> str:
-    """Return the maximum duration of a match as an INTERVAL; an empty string if there is no limit."""
+    """Return the maximum duration of a match as an INTERVAL, or an empty string if there is no limit."""
     within = node.matching.sought.within
     return "" if within is None else show(interval(within))
 

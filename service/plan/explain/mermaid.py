@@ -1,8 +1,9 @@
-"""Renders descriptions as one Mermaid flowchart: steps as nodes, stages as subgraphs, edges with mode and key.
+"""Renders descriptions as one Mermaid flowchart.
 
-A cylinder is a step with state, a slanted box a topic that is read, and a framed box a topic that is written. A solid
-edge is a shuffle or comes from a topic; a dotted edge stays within its stage. With several sinks, each sink has a
-subgraph, and a shared step is in the subgraph of the first sink that uses it.
+Steps are nodes, stages are subgraphs, and each edge is labeled with its mode and key. A cylinder is a step with state,
+a slanted box is a topic that is read, and a framed box is a topic that is written. A solid edge is a shuffle or comes
+from a topic. A dotted edge connects steps of the same stage. If there are several sinks, each sink has a subgraph, and
+a shared step is in the subgraph of the first sink that uses it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _STYLES = (
 
 
 def flowchart(queries: Sequence[QueryDescription]) -> str:
-    """Return the flowchart as text."""
+    """Return the flowchart as Mermaid text."""
     lines = ["flowchart LR"]
     plans = [each for query in queries for each in query.sinks]
     known: dict[tuple[str, str], str] = {}
@@ -37,7 +38,7 @@ def flowchart(queries: Sequence[QueryDescription]) -> str:
 
 
 def _plan(description: Description, prefix: str, margin: str, known: dict[tuple[str, str], str]) -> Iterator[str]:
-    """Yield the lines of one sink. `known` maps the steps drawn so far to their nodes, so that none is drawn twice."""
+    """Yield the lines of one sink's plan. `known` maps the steps drawn so far to node IDs; no step is drawn twice."""
     steps = [step for step in description.root.walk() if step.same_as is None]
     sink = description.root.name
     ids = {id(step): prefix + name for step, name in zip(steps, _ids(steps), strict=True)}
@@ -76,7 +77,7 @@ def _plain(name: str) -> str:
 
 
 def _shape(step: Step) -> str:
-    """Return the node's shape with its text and its class."""
+    """Return a step's node in Mermaid syntax: its shape, its text and its class."""
     kept = [f"keeps {each.of}: {each.layout}" for each in step.state]
     text = "<br/>".join(map(_text, [step.name, step.title, *kept]))
     match step.kind:
@@ -91,7 +92,7 @@ def _shape(step: Step) -> str:
 
 
 def _edge(below: Step, step: Step) -> str:
-    """Return an edge's label: how rows move, or for an edge out of a union only their role and mode."""
+    """Return an edge's label: how rows move. For an edge out of a union, return only the rows' role and mode."""
     way = below.way
     assert way is not None, "every step except the sink has a next step"
     role = f"{way.role}: " if way.role != "input" and step.kind != "union" else ""
@@ -111,6 +112,6 @@ def _edge(below: Step, step: Step) -> str:
 
 
 def _text(words: str) -> str:
-    """Return text for use between quotes, with Mermaid's escape codes for special characters."""
+    """Return words for use in a quoted Mermaid text, with special characters escaped."""
     codes = {"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
     return "".join(codes.get(each, each) for each in " ".join(words.split()))

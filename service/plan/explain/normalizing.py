@@ -1,4 +1,4 @@
-"""Descriptions, for `explain`, of inputs that are made exact and of scalar subqueries whose rows are counted."""
+"""Descriptions of two nodes for `explain`: Normalize, which makes an input exact, and SingleRow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BACK = ", then it expires and is retracted with everything derived from it"
 
 
 def normalize(node: PhysicalNormalize) -> NodeDescription:
-    """Describe a Normalize: the reason why its input is made exact, or that its rows expire, and its state."""
+    """Describe a Normalize: why its input must be made exact, or that expired rows are retracted, and its state."""
     return NodeDescription(
         "expiry" if node.takes_back else "normalize",
         f"{'unexpired rows' if node.takes_back else 'exact changes'} of {called(node.input)}",

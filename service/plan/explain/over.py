@@ -1,4 +1,4 @@
-"""Descriptions of window functions with an order for `explain`."""
+"""Descriptions of window functions with ORDER BY for `explain`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.plan.scalar.scalars import resolved, show
 
 
 def over(node: PhysicalOver) -> NodeDescription:
-    """Describe an Over: its window functions, the rows that a change affects, and the rows that it keeps."""
+    """Describe an Over: its window functions, the rows that a change affects, and the rows in its state."""
     calls = [NamedCall(call.name, call.text) for call in node.calls]
     return NodeDescription(
         "over",
@@ -54,6 +54,6 @@ def _results(node: PhysicalOver) -> StepState:
 
 
 def _reach(node: PhysicalOver) -> int:
-    """Return how many microseconds after its time a row is no longer needed by later rows."""
+    """Return how long after a row's time later rows may still need the row, in microseconds."""
     frames, ahead = [call.frame for call in node.calls], node.ahead or 0
     return ahead + max(-edge for each in frames for edge in (0, each.start, each.end) if edge is not None)

@@ -15,7 +15,7 @@ from rowkind.service.plan.scalar.scalars import resolved, show
 
 
 def rank(node: PhysicalRank) -> NodeDescription:
-    """Describe a rank or deduplication: its range, partition and order, its strategy, and which rows it keeps."""
+    """Describe a rank or deduplication: its range, partition, order and strategy, and the rows in its state."""
     ranking, condition = node.ranking, node.condition
     bound = None if condition is None else condition.bound
     own = next((name for name, function in node.numbers.items() if function == ranking.function), None)
@@ -68,7 +68,7 @@ def _deduplicate(node: PhysicalRank) -> str:
 
 
 def _hot(node: PhysicalRank) -> list[PhysicalNode]:
-    """Return the input, in a list, if the hint SKEW could spread its partitions; otherwise an empty list."""
+    """Return a list with the input if the hint SKEW could spread the input's partitions, otherwise an empty list."""
     spread = isinstance(node.input, PhysicalRank) and salted(node.input.input)
     return [node.input] if node.ranking.strategy == "retract" and node.ranking.last is not None and not spread else []
 
@@ -115,7 +115,7 @@ def _advice(node: PhysicalRank) -> Iterator[Advice]:
 
 
 def _with_less(node: PhysicalRank) -> str:
-    """Return advice on how the rank could keep or read fewer rows, or how far it reads when a row changes."""
+    """Return text about how the rank could keep or read fewer rows, or how many rows a change reads."""
     if node.ranking.last is not None:
         return "Over an append table, it would keep only rows that can still reach the range."
     if node.ranking.settled is not None:

@@ -6,7 +6,7 @@ from rowkind.avro.schema import Record
 from rowkind.service.plan.explain.values import NamedColumn
 
 TIED = "\u00a0"
-"""A space at which lines are not broken, so that a column stays on one line with its type."""
+"""A no-break space, which keeps a column and its type on the same line."""
 
 
 def columns(record: Record) -> str:

@@ -1,8 +1,8 @@
-"""Renders the plans of a job for people and programs (`rowkind explain`).
+"""Renders a job's plans for people and programs (`rowkind explain`).
 
-For every step, the output shows which kinds of changes it emits and under which keys. For a step with state, the output
-shows how the state is laid out, how long rows are kept, and why. The plan is described once, and every format is
-rendered from that description.
+For every step, the output shows which kinds of changes the step emits, and under which keys. For a step with state, it
+also shows the state's layout, how long rows are kept, and why. The plan is described once, and every format is rendered
+from that description.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Format = Literal["text", "json", "mermaid", "html"]
 
 
 def explain(sinks: Sequence[PhysicalSink], name: str = "main") -> str:
-    """Return a query's plans as text trees, each followed by its advice."""
+    """Return a query's plans as text trees, each followed by the advice on that plan."""
     return text([with_display_names(describe(name, sinks))])
 
 

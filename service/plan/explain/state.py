@@ -1,4 +1,4 @@
-"""Descriptions of the rows that a step keeps: where they come from, how changes are ordered, and how long they stay."""
+"""Descriptions of the rows that a step keeps: their origin, the order of changes, and how long each row is kept."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from rowkind.service.plan.explain.values import ABSENT, Closes, StateLayout, Sta
 
 
 def called(node: PhysicalNode) -> str:
-    """Return the name of an operator's input for use in a sentence."""
+    """Return the name of an operator's input, for use in a sentence."""
     below = _origin(node)
     return below.source.table if isinstance(below, PhysicalScan) else f"the result of {below.node}"
 
 
 def alias(node: PhysicalNode) -> str:
-    """Return the alias by which a hint refers to an operator's input; an empty string if the input is not a table."""
+    """Return the alias by which a hint refers to an operator's input, or an empty string if it is not a table."""
     below = _origin(node)
     return below.alias.rpartition(".")[2] if isinstance(below, PhysicalScan) else ""
 
 
 def _origin(node: PhysicalNode) -> PhysicalNode:
-    """Return the node that the user wrote as this input: for a Normalize, the node below it."""
+    """Return the node that corresponds to the input in the SQL: for a Normalize, the node below the Normalize."""
     return _origin(node.input) if isinstance(node, PhysicalNormalize) else node
 
 
 def values(
     node: PhysicalNode, layout: StateLayout, closing: Closing | None = None, sub_key: Any = ABSENT, calls: Any = ABSENT
 ) -> StateValues:
-    """Return a machine-readable description of which rows are kept and how."""
+    """Return a machine-readable description of the rows that are kept, and of their layout."""
     below = _origin(node)
     of = below.source.table if isinstance(below, PhysicalScan) else below.node
     closes = ABSENT
@@ -63,7 +63,7 @@ def rows(
 ) -> StepState:
     """Describe the rows that an operator with one input keeps.
 
-    `closing`, if given, replaces the input's own rule for evicting rows.
+    If `closing` is given, it replaces the input's own rule for evicting rows.
     """
     state = node.state
     ttl, endless = state.ttl_ms, state.ttl_ms is None and state.closing is None and not comes_alive(node.input)
@@ -72,12 +72,12 @@ def rows(
 
 
 def equal_ones(chosen: PhysicalInput) -> str:
-    """Return how equal rows are kept. With a TTL they are kept individually, because each row expires separately."""
+    """Return how equal rows are kept. With a TTL, they are kept individually, because each row expires separately."""
     return "counted" if chosen.ttl_ms is None else "kept individually"
 
 
 def by(clock: Clock) -> str:
-    """Return a phrase for the clock: `the clock`, or the watermark of its tables."""
+    """Return a phrase for a clock: `the clock`, or the watermark of the clock's tables."""
     tables = [table for table, _ in clock.tables]
     which = {0: "the clock", 1: "the watermark of ", 2: "the lesser watermark of "}.get(
         len(tables), "the least watermark of "
@@ -87,13 +87,13 @@ def by(clock: Clock) -> str:
 
 def moment(time: ColumnTime) -> str:
     """Return a phrase for the time of a row, such as `placed + 1h`."""
-    # Whether a watermark has reached or passed a time is a difference of 1 microsecond, which is not shown.
+    # The difference between reaching a time and passing it is 1 microsecond, and is not shown.
     later = (time.later_us + 500) // 1000
     return time.column.rpartition(".")[2] + (f" + {show(later)}" if later > 0 else f" - {show(-later)}" * (later < -1))
 
 
 def until(clock: Clock, time: ColumnTime) -> str:
-    """Return a phrase for how long a row is kept if a time in the row decides."""
+    """Return a phrase for how long a row is kept if a time in the row determines this."""
     return f"each until {by(clock)} passes {moment(time)}"
 
 
@@ -127,7 +127,7 @@ def for_long(ttl_ms: int | None, below: PhysicalNode, closing: Closing | None = 
 
 
 def order(chosen: PhysicalInput) -> str:
-    """Return text saying that changes count in order of arrival; an empty string if their order does not matter."""
+    """Return text saying that changes count in order of arrival, or an empty string if their order does not matter."""
     if not chosen.by_seq:
         return ""
     keyed = chosen.layout != "multiset"

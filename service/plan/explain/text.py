@@ -1,4 +1,4 @@
-"""Renders descriptions as text: for each sink, a tree down to the topics, then the advice."""
+"""Renders descriptions as text: for each sink, a tree from the sink down to the topics, followed by the advice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LABEL = 15
 
 
 def text(queries: Sequence[QueryDescription]) -> str:
-    """Return the plans of all sinks as text. If there are several sinks, a line about each query precedes its plans."""
+    """Return the plans of all sinks as text. If there are several sinks, a line about each query comes first."""
     parts: list[str] = []
     for query in queries:
         if len(query.sinks) > 1 or len(queries) > 1:
@@ -58,7 +58,7 @@ def _before_outcome(step: Step) -> int:
 
 
 def _wrapped(first: str, rest: str, words: str) -> list[str]:
-    """Break text into lines of a readable width, but not at spaces inside names and types."""
+    """Break text into lines of a readable width. Spaces inside names and types do not break a line."""
     lines, line = [], first
     for number, word in enumerate(words.split(" ")):
         if len(line) + len(word) + 1 > _WIDTH and number and line.strip("│ ") and line != rest:

@@ -15,7 +15,7 @@ from rowkind.service.plan.scalar.time_windows import interval
 
 
 def session(node: PhysicalSession) -> NodeDescription:
-    """Describe a session window: its gap, its partition, and that it keeps every row."""
+    """Describe a session window: its gap, its partition, and its state, which contains every row."""
     partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
     gap = show(interval(node.gap))
     return NodeDescription(
@@ -37,7 +37,7 @@ def _session_state(node: PhysicalSession) -> StepState:
 
 
 def temporal_filter(node: PhysicalTemporalFilter) -> NodeDescription:
-    """Describe a temporal filter: when a row is in the result, and which rows are buffered."""
+    """Describe a temporal filter: when the result contains a row, and which rows are buffered."""
     begins, ends = (ABSENT if at is None else moment(at) for at in (node.begins, node.ends))
     return NodeDescription(
         "temporal_filter",
@@ -49,7 +49,7 @@ def temporal_filter(node: PhysicalTemporalFilter) -> NodeDescription:
 
 
 def _passing(node: PhysicalTemporalFilter) -> str:
-    """Return text that says from when and until when rows are in the result."""
+    """Return text that says when a row enters the result and when it leaves the result."""
     when = " in order of time, each when" if node.whole else " from when"
     when = f" in order of {', '.join(node.order)}, each when" if node.order else when
     begins = "" if node.begins is None else f"{when} {by(node.clock)} passes {moment(node.begins)}"
@@ -77,6 +77,6 @@ def _advice(node: PhysicalTemporalFilter) -> Iterator[Advice]:
 
 
 def stamp(_node: PhysicalStamp) -> NodeDescription:
-    """Describe a stamp: rows get the time of their batch."""
+    """Describe a stamp, which adds to each row the time of the row's batch."""
     once = Fact("a batch", "has one time, even if it is repeated")
     return NodeDescription("stamp", "rows with their processing time", facts=(once,))

@@ -1,7 +1,7 @@
-"""The values that describe a plan to programs: the keys of the JSON document, each documented where it is declared.
+"""Values that describe a plan to programs: the keys of the JSON document, documented where they are declared.
 
-`python -m tests.plan` writes docs/reference/plan-document.md from these declarations. Once released, a key does not
-change; other keys may be added.
+`python -m tests.plan` writes docs/reference/plan-document.md from these declarations. Once a key is released, it does
+not change, but new keys may be added.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.physical.source_table import TopicFormat
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
-"""The value of a key that is left out of the document."""
+"""The value that marks a key as omitted from the document."""
 
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]
 FirstStep = Literal["added up", "ranked"]
@@ -54,13 +54,13 @@ AdviceCode = Literal[
 
 @cache
 def documented(of: Any) -> Mapping[str, Any]:
-    """Return a class's documented keys, which are its `Annotated` fields, with their types."""
+    """Return a class's documented keys with their types. The documented keys are the `Annotated` fields."""
     hints = get_type_hints(of, include_extras=True)
     return {each.name: hints[each.name] for each in fields(of) if get_origin(hints[each.name]) is Annotated}
 
 
 def as_json(value: Any) -> Any:
-    """Return a value in JSON form. An object has its documented keys, except those whose value is `ABSENT`."""
+    """Return a value in JSON form. An object contains its documented keys, without those whose value is `ABSENT`."""
     if hasattr(value, "__dataclass_fields__"):
         found = {name: getattr(value, name) for name in documented(value.__class__)}
         return {name: as_json(each) for name, each in found.items() if each is not ABSENT}
@@ -176,7 +176,7 @@ class ScanValues(StepValues):
 
 @dataclass(frozen=True)
 class ScanDetails(StepValues):
-    """More about a table, at the first scan of it in a plan."""
+    """Additional details of a table, at the table's first scan in a plan."""
 
     reads: Annotated[Sequence[NamedColumn], "the columns that are read"]
     values: Annotated[TopicFormat, "the format of the topic's values, if not framed Avro"] = ABSENT
@@ -194,7 +194,7 @@ class JoinValues(StepValues):
 
 @dataclass(frozen=True)
 class JoinDetails(StepValues):
-    """More about a join."""
+    """Additional details of a join."""
 
     condition: Annotated[str, "the condition on matches in addition to the keys"] = ABSENT
     remade: Annotated[Sequence[str], "the inputs whose rows are recomputed from the state of the step below"] = ABSENT
@@ -242,7 +242,7 @@ class RankValues(StepValues):
 
 @dataclass(frozen=True)
 class RankDetails(StepValues):
-    """More about a rank."""
+    """Additional details of a rank."""
 
     condition: Annotated[str, "the condition on rows within the range"]
     bound: Annotated[
@@ -256,7 +256,7 @@ class RankDetails(StepValues):
 
 @dataclass(frozen=True)
 class SessionValues(StepValues):
-    """Sessions."""
+    """A session window."""
 
     time: Annotated[str, "the column with a row's time"]
     gap: Annotated[str, "the largest gap between two consecutive rows of a session"]
@@ -265,7 +265,7 @@ class SessionValues(StepValues):
 
 @dataclass(frozen=True)
 class OverValues(StepValues):
-    """Window functions with an order."""
+    """Window functions with ORDER BY."""
 
     partition_by: Annotated[Sequence[str], "the partition columns"]
     order_by: Annotated[Sequence[str], "the order"]
@@ -285,7 +285,7 @@ class MatchValues(StepValues):
 
 @dataclass(frozen=True)
 class MatchDetails(StepValues):
-    """More about a row pattern."""
+    """Additional details of a row pattern."""
 
     measures: Annotated[Sequence[str], "the calls in its measures"]
     define: Annotated[Mapping[str, str | None], "the condition of each variable; null if it is always true"]

@@ -19,9 +19,9 @@ class LogicalJoin(LogicalBinary):
     """A join of rows that have equal keys and satisfy the condition. Outer joins also emit null-padded rows.
 
     A semi join, anti join or NOT IN emits only left rows, although `condition` reads both sides. NOT IN has one key and
-    no condition. A mark join emits all left rows, with the match flag in the column `answer`. The kind "in" resembles
-    NOT IN, but emits all left rows, with a flag that is NULL where IN is NULL. `at` is the JOIN in the SQL. `placed`
-    says why the join is not where the user wrote it.
+    no condition. A mark join emits all left rows, with the match flag in the column `answer`. The kind "in" is like NOT
+    IN, but it emits all left rows, with a match flag that is NULL where IN is NULL. `at` is the JOIN in the SQL. If the
+    planner has moved the join, `placed` is the reason.
     """
 
     kind: PhysicalJoinKind
@@ -41,17 +41,17 @@ class LogicalJoin(LogicalBinary):
 
     @property
     def filters_left(self) -> bool:
-        """Whether only left rows are emitted: those with a match, or those without one."""
+        """Whether only left rows are emitted: either those with a match or those without one."""
         return self.kind in ("semi", "anti", "not in")
 
     @property
     def keeps_left(self) -> bool:
-        """Whether left rows are emitted, once each: some of them, or all of them with a match flag."""
+        """Whether each left row is emitted at most once, without right columns. A match flag may be added."""
         return self.filters_left or self.answer is not None
 
     @property
     def counts_right(self) -> bool:
-        """Whether the result depends on whether the right side has any rows or any NULLs."""
+        """Whether the result depends on whether the right side contains any rows or any NULLs."""
         return self.kind in ("not in", "in")
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
@@ -73,10 +73,10 @@ class LogicalJoin(LogicalBinary):
 class LogicalLookup(LogicalBinary):
     """A lookup join, which combines each left row with right rows that have equal keys.
 
-    With `match`, a left row finds at most one right row, the nearest in time. Without `match`, a left row finds all
-    right rows that are present when it arrives, and the result is never revised. If `pads` is set, a left row that
-    finds nothing is emitted null-padded. `condition` contains equalities, which become keys. `at` is the JOIN in the
-    SQL.
+    If `match` is set, a left row matches at most one right row: the nearest in time. Otherwise, a left row matches all
+    right rows that are present when the left row arrives, and its result is never revised. If `pads` is set, a left row
+    without a match is emitted null-padded. `condition` contains the equalities that become keys. `at` is the JOIN in
+    the SQL.
     """
 
     match: TimeMatch | None
@@ -96,5 +96,5 @@ class LogicalLookup(LogicalBinary):
         return "a late row may be nearer in time than the current match"
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
-        """Return all columns of the left input. Right rows cannot be filtered, because all of them decide the match."""
+        """Return all columns of the left input. Right rows cannot be filtered: each of them may affect the match."""
         return below

@@ -1,4 +1,4 @@
-"""Logical nodes without state: scans, filters, projections, expands, unions, and windows as in the SQL."""
+"""Logical nodes without state: scans, filters, projections, expands, unions, and windows as written in the SQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowkind.service.plan.view import View
 
 @dataclass(frozen=True)
 class LogicalScan(LogicalNode):
-    """A scan of a table under an alias, with the columns `used`.
+    """A scan of a table under an alias. The scan emits the columns `used`.
 
     If `digested` is set, the scan also emits the column `ROW_DIGEST`; if `numbered` is set, the column `ARRIVAL`.
     """
@@ -32,7 +32,7 @@ class LogicalScan(LogicalNode):
     numbered: bool = False
 
     def name(self, column: str) -> str:
-        """Return the plan's name for one of the table's columns."""
+        """Return the name that one of the table's columns has in the plan."""
         return f"{self.path}.{column}"
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
@@ -53,35 +53,35 @@ class LogicalFilter(LogicalCalc):
 
 
 def filtered(node: LogicalNode, conjuncts: Iterable[exp.Expr]) -> LogicalNode:
-    """Return the node with a filter above it; the node itself if there are no conjuncts."""
+    """Return the node with a filter above it, or the node itself if there are no conjuncts."""
     kept = tuple(conjuncts)
     return LogicalFilter(node, kept) if kept else node
 
 
 @dataclass(frozen=True)
 class LogicalProject(LogicalCalc):
-    """A projection with one named column per output. `view` is set if the projection is the SELECT list of a view."""
+    """A projection with one named column per output. If the projection is a view's SELECT list, `view` is set."""
 
     outputs: Mapping[str, exp.Expr]
     view: View | None = None
 
     @property
     def stands(self) -> bool:
-        """Whether the projection is a view that is planned separately, so that nothing is pushed down into it."""
+        """Whether the projection is a view that is planned separately. Nothing is pushed down into it."""
         return self.view is not None and self.view.kept is not None
 
 
 @dataclass(frozen=True)
 class LogicalExpand(LogicalCalc):
-    """An expand, which repeats each input row for each element of its `array` and adds the element to the row.
+    """An expand, which emits one row per element of an input row's `array`: the row with the element added.
 
     - `array`: an array or a map.
-    - `elements`: maps added columns to parts of an element. Part 0 is the element itself, the key of a map entry, or
-      the first field if `inline` splits structs into fields.
-    - `place`: the added column with the element's position in the row, counted from `first`.
-    - `outer`: whether a row without elements is kept, with NULLs.
-    - `distinct`: whether no two elements of a row are equal.
-    - `condition`: only elements for which it is true are added.
+    - `elements`: a mapping from added columns to parts of an element. Part 0 is the element itself, the key of a map
+      entry, or the first field if `inline` splits structs into fields.
+    - `place`: the added column with the element's position in the array, counted from `first`.
+    - `outer`: whether a row without elements is emitted once, with NULLs.
+    - `distinct`: whether all elements of a row are distinct.
+    - `condition`: only elements that satisfy the condition are emitted.
     - `finest`: the position of the grouping set with all columns, if the elements are grouping sets.
     - `at`: the call in the SQL.
     """
@@ -100,10 +100,11 @@ class LogicalExpand(LogicalCalc):
 
 @dataclass(frozen=True)
 class LogicalWindow(LogicalCalc):
-    """A window function that numbers the rows of each partition, in the added column `number`, INT NOT NULL.
+    """A window function that numbers the rows of each partition in the added column `number` (INT NOT NULL).
 
-    The node only represents the SQL: `rewrite_ranks` turns it and the condition on the number into a rank or an Over,
-    or refuses it. `unbounded` is set by the hint UNBOUNDED_RANK, with which the query may ask for all numbers.
+    The node only represents the SQL. `rewrite_ranks` turns the node and the condition on the number into a rank or an
+    Over, or refuses the query. The hint UNBOUNDED_RANK sets `unbounded`, which allows a query without a limit on the
+    number.
     """
 
     function: RankFunction
@@ -120,7 +121,7 @@ class LogicalWindow(LogicalCalc):
 
 @dataclass(frozen=True)
 class LogicalUnion(LogicalNode):
-    """A union of all rows of its inputs, which have the same columns with the same types in the same order."""
+    """A union of all rows of its inputs. All inputs have the same columns with the same types in the same order."""
 
     inputs: tuple[LogicalNode, ...] = field(metadata=CHILD)
     at: exp.Expr = field(metadata=ASIDE)

@@ -23,12 +23,12 @@ from rowkind.service.plan.scalar.conjuncts import reads
 
 @dataclass(frozen=True)
 class LogicalAggregate(LogicalGrouping):
-    """An aggregate, which emits one row per group: the `group` columns, and each call's result under its own name.
+    """An aggregate, which emits one row per group: the `group` columns and one named column per call.
 
-    Without calls, the node is SELECT DISTINCT. If `is_global` is set, there is no GROUP BY, so there is always exactly
-    one row. Call arguments, filters and group columns are columns of the input. `split_distinct` is set by the hint
-    SPLIT_DISTINCT. `ending` says when groups are evicted according to a call's result. The last `apart` group columns,
-    each TIMESTAMP NOT NULL, do not affect the shard.
+    An aggregate without calls is SELECT DISTINCT. If `is_global` is set, there is no GROUP BY, so there is always
+    exactly one row. Call arguments, filters and group columns are columns of the input. The hint SPLIT_DISTINCT sets
+    `split_distinct`. `ending` says when groups are evicted according to a call's result. The last `apart` group
+    columns, each TIMESTAMP NOT NULL, do not affect the shard.
     """
 
     group: tuple[str, ...] = field(metadata=COLUMN)
@@ -57,12 +57,12 @@ class LogicalAggregate(LogicalGrouping):
         return {name: below[name] for name in self.group} | {name: call.type for name, call in self.calls.items()}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """Return the node with only the calls whose results are wanted. Without calls, it still emits the groups."""
+        """Return the node with only the calls whose results are wanted. Even without calls, it emits the groups."""
         kept = wanted if self.ending is None else wanted | {self.ending.at.column}
         return replace(self, calls={name: call for name, call in self.calls.items() if name in kept})
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return `append` for DISTINCT over an append input, otherwise `retract`."""
+        """Return `append` for a DISTINCT over an append input, otherwise `retract`."""
         only_added = not self.calls and not self.is_global
         return "append" if only_added and below[0] == "append" else "retract"
 
@@ -78,10 +78,10 @@ class LogicalAggregate(LogicalGrouping):
 
 @dataclass(frozen=True)
 class LogicalMatch(InPartitions, LogicalGrouping):
-    """A search for a row pattern in the rows of each partition. The order of the rows begins with a time.
+    """A search for a row pattern in the rows of each partition. The first ORDER BY column is a time.
 
-    `defines` are the conditions of the variables; None for a variable that is always true. For a match, the node emits
-    the columns `carried` of a row and the results of `calls`. `at` is the word MATCH_RECOGNIZE in the SQL.
+    `defines` contains each variable's condition, or None for a variable that every row satisfies. For a match, the node
+    emits the columns `carried` of a row and the results of `calls`. `at` is the word MATCH_RECOGNIZE in the SQL.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
@@ -99,7 +99,7 @@ class LogicalMatch(InPartitions, LogicalGrouping):
 
     @property
     def ordered(self) -> tuple[str, ...]:
-        """The ordering columns."""
+        """The ORDER BY columns."""
         return tuple(each.column for each in self.order if each.column is not None)
 
     has_ttl: ClassVar[bool] = False

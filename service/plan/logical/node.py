@@ -1,19 +1,19 @@
 """The shapes of logical plan nodes. Nodes are frozen, and passes rewrite them.
 
     leaf       scan                                no input
-    calc       filter, project, expand, window     no state: the rows from one input row stay together, in order
+    calc       filter, project, expand, window     no state: rows made from one input row stay together, in order
     per row    OVER, session, stamp                each input row once, with added columns
     subset     rank, temporal filter, normalize    some input rows, unchanged
     grouping   aggregate, match                    new rows, one or more per group
     binary     join, lookup                        pairs of rows from two inputs, with different rules for each side
     union      union                               the rows of all inputs
 
-A node class defines only properties of the node itself. Traits and passes are functions over shapes; they mention a
-class only if it differs from its shape.
+A node class defines only properties of the node itself. Traits and passes are functions over shapes. They mention a
+node class only if it behaves differently from its shape.
 
 Every relation in the query has a path of aliases, such as `o`, or `x.o` inside the derived table `x`. Every column has
-a unique name that consists of path and column, such as `o.order_id`. Expressions are sqlglot expressions over these
-names (`scalars.resolved`).
+a unique name that consists of that path and the column's name, such as `o.order_id`. Expressions are sqlglot
+expressions over these names (`scalars.resolved`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from rowkind.service.physical.node import InputLayout
 from rowkind.service.plan.calls import EqualKey
 
 Types = Mapping[str, Type]
-"""Column names, each with its type."""
+"""Column types, keyed by column name."""
 
 
 @dataclass(frozen=True)
 class LogicalNode(ABC):
-    """A node of a logical plan. The roles of its fields determine its inputs (`operators.field_roles`)."""
+    """A node of a logical plan. The roles of its fields say which of them are inputs (`operators.field_roles`)."""
 
     @abstractmethod
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
@@ -52,22 +52,23 @@ class LogicalNode(ABC):
         return "rows of its input are updated or deleted"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """Return those columns in `below` for which a condition may be pushed down to the first input."""
+        """Return the columns in `below` on which conditions may be pushed down to the first input."""
         return frozenset()
 
 
 @dataclass(frozen=True)
 class LogicalInput:
-    """One input of an operator, with the plan's choices for it.
+    """One input of an operator, with the settings that the planner has chosen for the input.
 
-    - `carried`: the columns that the operator's rows or its condition need. `sub_key`: the columns of the sub-key.
+    - `carried`: the columns that the operator stores and emits, or that its condition reads. `sub_key`: the columns of
+      the sub-key.
     - `layout`: how the rows are stored. `ttl_ms`: how many milliseconds a row is stored after its last change.
     - `closing`: when rows are evicted because of a time in the row.
     - `spread`: the number of shards over which rows with the same key are spread. `copies`: the number of shards to
       which each row is copied.
     - `remade`: whether rows are recomputed from the state of the join below.
-    - `arrival`: the column with the rows' arrival numbers; None if rows keep their existing numbers.
-    - `ids`: columns that are carried to keep rows distinct that arrived separately.
+    - `arrival`: the column with the rows' arrival numbers, or None if rows keep their existing numbers.
+    - `ids`: columns that are carried so that rows that arrived separately remain distinct.
     """
 
     input: LogicalNode = field(metadata=CHILD)
@@ -102,8 +103,8 @@ class LogicalCalc(LogicalNode):
 class LogicalUnary(LogicalNode):
     """An operator with one input.
 
-    `finds_old_rows` is a pair: the reason why the operator needs the old row of each update, and whether the input must
-    be exact because retracting an unknown row would corrupt the result. It is None if neither applies.
+    If the operator needs the old row of each update, `finds_old_rows` is a pair: the reason, and whether the input must
+    be exact because retracting an unknown row would corrupt the result. Otherwise it is None.
     """
 
     input: LogicalInput = field(metadata=CHILD)
@@ -113,21 +114,21 @@ class LogicalUnary(LogicalNode):
     has_one_row: ClassVar[bool] = False
     """Whether the operator's result has at most one row at any time."""
     finds_by_content: ClassVar[bool] = True
-    """Whether the operator finds rows by their content, and so needs the row digest of a table without a key."""
+    """Whether the operator finds rows by their content, so that it needs the row digest of a table without a key."""
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
-        """The columns whose values choose a row's shard; None if they follow from the input."""
+        """The columns whose values choose a row's shard, or None if the input determines the shard."""
         return None
 
     @property
     def sorts_by(self) -> tuple[OrderColumn, ...]:
-        """The order of rows within a partition."""
+        """The ORDER BY columns, by which rows are ordered within a partition."""
         return ()
 
     @property
     def reads(self) -> frozenset[str]:
-        """The input columns that the operator needs in its rows in addition to the emitted columns."""
+        """The input columns that the operator itself reads, in addition to the columns that it emits."""
         return frozenset()
 
     @property
@@ -140,11 +141,11 @@ class LogicalUnary(LogicalNode):
         """Return the columns that the node emits, given the columns of its input."""
 
     def only(self, _wanted: AbstractSet[str]) -> Self:
-        """Return the node with only those results that are wanted."""
+        """Return the node with only the results in `_wanted`."""
         return self
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """Return the partition columns: a condition on them removes whole partitions."""
+        """Return the partition columns, because a condition on them removes whole partitions."""
         return frozenset(self.shards_by or ())
 
 
@@ -161,7 +162,7 @@ class InPartitions:
 
     @property
     def sorts_by(self) -> tuple[OrderColumn, ...]:
-        """The order of rows within a partition."""
+        """The ORDER BY columns, by which rows are ordered within a partition."""
         return self.order
 
 
@@ -180,7 +181,7 @@ class LogicalPerRow(LogicalUnary):
 
 @dataclass(frozen=True)
 class LogicalSubset(LogicalUnary):
-    """An operator that emits some of the input rows, unchanged except for added numbers."""
+    """An operator that emits some of the input rows. A rank also adds columns with numbers."""
 
     def emits(self, below: Types) -> dict[str, Type]:
         """Return the input's columns."""
@@ -196,7 +197,7 @@ class LogicalGrouping(LogicalUnary):
 class LogicalBinary(LogicalNode):
     """An operator with two inputs.
 
-    `keys` are the equalities that `passes.extract_equal_keys` has moved out of `condition`.
+    `keys` contains the equalities that `passes.extract_equal_keys` has moved out of `condition`.
     """
 
     left: LogicalInput = field(metadata=CHILD)

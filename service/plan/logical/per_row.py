@@ -22,9 +22,9 @@ from rowkind.service.plan.scalar.types import LOCAL, TIMESTAMP, family
 class LogicalSession(LogicalPerRow):
     """A session window, which adds a column `start` with the start of each row's session.
 
-    A session consists of rows of one partition, each at most `gap` microseconds after the previous row. The time of a
-    row is in the column `time`, which is never NULL. `end` is the added column with the session's last time plus the
-    gap; None if no operator reads it (`sql.session_ends`). `at` is the call in the SQL.
+    A session consists of rows of one partition, each at most `gap` microseconds after the previous row. The column
+    `time`, which is never NULL, contains the row's time. `end` is the added column with the session's last time plus
+    the gap, or None if no operator reads that column (`sql.session_ends`). `at` is the call in the SQL.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
@@ -36,7 +36,7 @@ class LogicalSession(LogicalPerRow):
 
     @property
     def last(self) -> str:
-        """The name of an aggregate's column with the last time of a session. No query can use this name."""
+        """The name of the column in which an aggregate returns a session's last time. No query can use this name."""
         return f"{self.start}#last"
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("sessions find rows by their content", False)
@@ -52,7 +52,7 @@ class LogicalSession(LogicalPerRow):
         return frozenset([self.time])
 
     def adds(self, below: Types) -> dict[str, Type]:
-        """Return the column with the session's start, and the column with its end if an operator reads it."""
+        """Return the column with the session's start and, if an operator reads it, the column with its end."""
         moment = LOCAL if family(below[self.time]) == "local" else TIMESTAMP
         return {name: moment for name in (self.start, self.end) if name is not None}
 
@@ -68,10 +68,10 @@ class LogicalSession(LogicalPerRow):
 
 @dataclass(frozen=True)
 class LogicalOver(InPartitions, LogicalPerRow):
-    """Window functions, which add a column for each of `calls`: the call's result over the rows around the row.
+    """Window functions. For each call in `calls`, the node adds a column with the call's result over the window frame.
 
-    `order` is the order of rows within a partition. `at` is the first window in the SQL. If rows arrive in time order,
-    `ahead` is how long after a row's time its results may still change, in microseconds; otherwise it is None.
+    `order` contains the ORDER BY columns. `at` is the first window in the SQL. If rows arrive in time order, `ahead` is
+    how long after a row's time the row's results may still change, in microseconds. Otherwise it is None.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
@@ -82,7 +82,7 @@ class LogicalOver(InPartitions, LogicalPerRow):
 
     @property
     def measure(self) -> str | None:
-        """The column that determines the distances in frames; None if no frame is limited by a distance."""
+        """The column from which frame distances are computed (RANGE), or None if no frame is bounded by a distance."""
         measured = any(each.frame.kind == "range" and each.frame.measured for each in self.calls.values())
         return self.order[0].column if measured else None
 
@@ -95,7 +95,7 @@ class LogicalOver(InPartitions, LogicalPerRow):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns that the calls read, and the column that determines distances."""
+        """The columns that the calls read, and the column from which frame distances are computed."""
         measure = frozenset() if self.measure is None else frozenset([self.measure])
         return measure.union(*(call.reads for call in self.calls.values()))
 
@@ -121,8 +121,8 @@ class LogicalOver(InPartitions, LogicalPerRow):
 class LogicalStamp(LogicalPerRow):
     """A stamp, which adds a column `time` with the time at which each row is processed.
 
-    `partition` are the columns that choose the shard in which a row is stamped; None if any shard will do. `at` is the
-    call in the SQL.
+    `partition` contains the columns that choose the shard in which a row is stamped, or is None if any shard will do.
+    `at` is the call in the SQL.
     """
 
     time: str = field(metadata=RESULTS)
@@ -134,7 +134,7 @@ class LogicalStamp(LogicalPerRow):
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
-        """The partition columns; None if rows may be in any shard."""
+        """The partition columns, or None if rows may be in any shard."""
         return self.partition
 
     def adds(self, _below: Types) -> dict[str, Type]:

@@ -1,4 +1,4 @@
-"""Logical operators that emit some of the input rows, unchanged except for added numbers."""
+"""Logical operators that emit some of the input rows, unchanged except for added rank numbers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from rowkind.service.plan.scalar.types import BIGINT, INT
 
 @dataclass(frozen=True)
 class LogicalRank(InPartitions, LogicalSubset):
-    """A rank, which emits the input rows that are in the range of `ranking` and for which `condition` is true.
+    """A rank, which emits the input rows that are in the range of `ranking` and satisfy `condition`.
 
     - `numbers`: the columns with rank numbers that downstream operators read, each with its function.
     - `asked`: the columns with rank numbers that only the condition reads, each with its function.
-    - `bound`: a column that limits a number in the condition and has the same value in all rows that a partition ever
-      has; None if there is none.
-    - `ranking`: the range. If it has no upper bound, rank numbers above `ranking.settled` are not distinguished; None
-      if all numbers are distinguished.
+    - `bound`: a column that limits a rank number in the condition, or None. All rows of a partition, at all times, have
+      the same value in this column.
+    - `ranking`: the range of rank numbers. If the range has no upper bound, rank numbers above `ranking.settled` are
+      not distinguished. If `ranking.settled` is None, all rank numbers are distinguished.
     - `identity`: the unique key by which rows replace each other, for the strategy "improving".
-    - `in_time`: whether rows arrive in the order of the time by which they are ranked, so that a row never changes the
-      rank of another row.
+    - `in_time`: whether rows are ranked by a time and arrive in that order, so that a row never changes the rank of
+      another row.
     """
 
     ranking: Ranking
@@ -79,11 +79,11 @@ class LogicalRank(InPartitions, LogicalSubset):
 
 @dataclass(frozen=True)
 class LogicalTemporalFilter(LogicalSubset):
-    """A temporal filter, whose result contains a row from its time `begins` until its time `ends` on the clock.
+    """A temporal filter. Its result contains a row from the time `begins` until the time `ends` on the clock.
 
-    `final` says that rows do not change after they are released. `most` is approximately how many rows are released at
+    If `final` is set, rows do not change after they are released. `most` is approximately how many rows are released at
     a time. `order` is the order of release, which begins with a time. Rows with equal values in the columns `partition`
-    are in one shard, in time order; None if rows may be in any shard.
+    are in the same shard, in time order. If `partition` is None, rows may be in any shard.
     """
 
     clock: Clock
@@ -104,7 +104,7 @@ class LogicalTemporalFilter(LogicalSubset):
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
-        """The partition columns; None if rows may be in any shard."""
+        """The partition columns, or None if rows may be in any shard."""
         return self.partition
 
     @property
@@ -114,7 +114,7 @@ class LogicalTemporalFilter(LogicalSubset):
         return frozenset([*times, *(each.column for each in self.order if each.column is not None)])
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Return `append` if rows are final, or if the input is append and rows have no end; otherwise `retract`."""
+        """Return `append` if rows are final, or if the input is append and rows never end; otherwise `retract`."""
         return "append" if self.final or (self.ends is None and below[0] == "append") else "retract"
 
     @property
@@ -123,13 +123,13 @@ class LogicalTemporalFilter(LogicalSubset):
         return "a row is retracted when its time has passed"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """Return no columns: conditions stay above the filter."""
+        """Return no columns, because conditions must remain above the filter."""
         return frozenset()
 
 
 @dataclass(frozen=True)
 class LogicalSingleRow(LogicalSubset):
-    """A check that the scalar subquery `at` has at most one row. A batch after which it has more rows fails."""
+    """A check that the scalar subquery `at` returns at most one row. If it has more after a batch, the batch fails."""
 
     at: exp.Expr = field(metadata=ASIDE)
 
@@ -150,8 +150,9 @@ class LogicalSingleRow(LogicalSubset):
 class LogicalNormalize(LogicalSubset):
     """A Normalize, which turns its input into an exact changelog.
 
-    `key` is the input's primary key; it is empty for a multiset. `reason` says why the node is needed. If `takes_back`
-    is set, expired rows are retracted. `arrival` is the added column with each row's arrival number; None if unused.
+    `key` is the input's primary key, or empty for a multiset. `reason` says why the node is needed. If `takes_back` is
+    set, expired rows are retracted. `arrival` is the added column with each row's arrival number, or None if no
+    operator reads it.
     """
 
     key: tuple[str, ...] = field(metadata=COLUMN)
@@ -161,7 +162,7 @@ class LogicalNormalize(LogicalSubset):
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
-        """The key columns; None if there is no key, so that all columns that can be part of a key choose the shard."""
+        """The key columns, or None if there is no key. All columns that can be part of a key then choose the shard."""
         return self.key or None
 
     def emits(self, below: Types) -> dict[str, Type]:

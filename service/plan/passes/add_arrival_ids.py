@@ -1,24 +1,24 @@
-"""Add arrival numbers to rows, so that results by arrival order do not depend on how the input is split into batches.
+"""Add arrival numbers to rows, so that results that use arrival order do not depend on batch boundaries.
 
     SELECT k, FIRST(id), LAST(id) FROM t GROUP BY k          over an upsert table
 
 ROW_NUMBER, LIMIT, OVER, FIRST, LAST, `ORDER BY PROCTIME()`, the ORDER BY of a whole query, `on_conflict` and ASOF JOIN
-use the arrival order of rows if nothing else decides. The rules:
+use the arrival order of rows if nothing else determines their order. The rules:
 
 - A row of a table arrives with the record that last wrote the row: each `+I` and each `+U` is a new arrival, even if no
   value that the query reads has changed. A `-U`/`+U` pair therefore moves its row to the end.
 - A row of a join arrives with the later of the two rows that it joins. A row of a semi join, a rank, a lookup or a
   session arrives with the (left) row from which it is derived. An element of an array arrives with the row that
   contains the array.
-- A row of an aggregate has no arrival. Such rows are ordered by their group columns. If there are no common group
-  columns, rows are ordered by all of their columns. This applies to a union of several aggregates, and to the elements
+- A row of an aggregate has no arrival number, and is ordered by its group columns. If rows have no group columns in
+  common, they are ordered by all of their columns. This applies to a union of several aggregates, and to the elements
   of an array that an aggregate over a whole table builds.
 
-An operator orders its changes by arrival number in any case. But a write that changes no value may not reach the
-operator: a table's Normalize drops a `-U`/`+U` pair of equal rows within one batch, but passes on the new number if the
-two are in different batches. So the number becomes a column of the row, starting at the scan or the Normalize
-(`LogicalNormalize.arrival`). Then each write changes the row for every operator in between. If rows are never written
-again, because they come only from append tables, the plan is left unchanged.
+An operator orders its changes by arrival number in any case. But it may miss a write that changes no value: a table's
+Normalize drops a `-U`/`+U` pair of equal rows within one batch, but passes on the new number if the two changes are in
+different batches. So the number becomes a column of the row, starting at the scan or the Normalize
+(`LogicalNormalize.arrival`). Then each write changes the row, and reaches every operator above. If rows are never
+written again, because they come only from append tables, the plan is left unchanged.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _PEERS = frozenset({"count", "sum", "avg", "min", "max", "bool_and", "bool_or", 
 _Ordered = TypeVar("_Ordered", LogicalRank, LogicalOver, LogicalTemporalFilter)
 
 _FARTHEST = 1 << 61
-"""The largest absolute value up to which groups by an integer are ordered by that integer."""
+"""The largest absolute value up to which groups are ordered by the value of their integer column."""
 
 
 @dataclass(frozen=True)
 class _Arriving:
-    """A node, and those of its columns by which its rows are ordered if nothing else decides.
+    """A node, and the columns by which its rows are ordered if nothing else determines their order.
 
     `numbers` are the columns with the arrival numbers of the table rows from which the rows are derived. `others` are
     columns that identify rows without an arrival number.
@@ -71,7 +71,7 @@ class _Arriving:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The columns of both kinds."""
+        """All of these columns: first `numbers`, then `others`."""
         return (*self.numbers, *self.others)
 
     def over(self, node: LogicalNode) -> _Arriving:
@@ -110,7 +110,7 @@ def _of_order(expiring: bool, node: _Ordered) -> _Ordered:
 
 
 def _goes_by_arrival(node: LogicalRank | LogicalOver | LogicalTemporalFilter) -> bool:
-    """Whether the node's results depend on the order of rows that are tied."""
+    """Whether the node's results depend on the order of tied rows."""
     if isinstance(node, LogicalRank):
         return "row_number" in (node.ranking.function, *node.numbers.values(), *node.asked.values())
     if isinstance(node, LogicalOver):
@@ -128,8 +128,8 @@ def _of_nearest(expiring: bool, node: LogicalLookup) -> LogicalLookup:
 def _of_calls(expiring: bool, node: LogicalAggregate) -> LogicalAggregate:
     """Add columns that identify a row to the arguments of FIRST and LAST, so that a retraction finds its row's arrival.
 
-    With the value alone, a retraction would remove the oldest of several equal values, even if it belongs to another
-    row.
+    With the value as the only argument, a retraction would remove the oldest of several equal values, even if that
+    value belongs to another row.
     """
     by_arrival = any(call.function in ARRIVALS for call in node.calls.values())
     if not by_arrival or produced(node.input.input) == "append":
@@ -175,10 +175,10 @@ def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
 
 
 def _number(found: _Arriving) -> exp.Expr:
-    """Return a row's arrival number: the latest of its parts' numbers. A group's number is negative, unlike a record's.
+    """Return an expression for a row's arrival number: the latest number of the rows from which it is derived.
 
-    Groups by an integer are in the order of that integer, up to `_FARTHEST`; all other groups are in the order of their
-    packed columns.
+    The number of a group is negative, unlike the number of a record. Groups whose first column is an integer are
+    ordered by that integer, up to `_FARTHEST`; all other groups are ordered by their packed columns.
     """
     if found.numbers:
         first, *others = map(resolved, found.numbers)
@@ -232,7 +232,7 @@ def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
 
 
 def _projected(node: LogicalProject, below: _Arriving) -> _Arriving:
-    """Return the columns under the names that the projection already gives them, or else under their own names."""
+    """Return the projection with the ordering columns, under the names that it gives them or else their own names."""
     names: dict[str, str] = {}
     for name, output in node.outputs.items():
         if isinstance(bare := output.unnest(), exp.Column):
@@ -270,7 +270,7 @@ def _numbered_scan(node: LogicalNode) -> LogicalNode:
 
 
 def _with_columns(node: LogicalNode, names: tuple[str, ...]) -> _Arriving:
-    """Return the node with these columns of the scan below it added to its own columns."""
+    """Return the node, extended with the columns `names` of the scan below it."""
     if isinstance(node, LogicalProject):
         return _projected(node, _with_columns(node.input, names))
     if isinstance(node, LogicalFilter):
@@ -288,7 +288,10 @@ def _of_pairs(node: LogicalJoin | LogicalLookup, left: _Arriving, right: _Arrivi
 
 
 def _renamed(right: _Arriving, taken: Mapping[str, object]) -> _Arriving:
-    """Return a join's right side without column names that the left side also has: both may read the same scan."""
+    """Return a join's right side with columns renamed whose names are `taken` by the left side.
+
+    Both sides may read the same scan.
+    """
     names = {name: name for name in columns(right.node)}
     for name in right.ids:
         while names[name] in taken:
@@ -300,7 +303,7 @@ def _renamed(right: _Arriving, taken: Mapping[str, object]) -> _Arriving:
 
 
 def _of_union(node: LogicalUnion, branches: list[_Arriving]) -> _Arriving:
-    """Return the union with a single column for the numbers of all branches; it is NULL for rows without a number."""
+    """Return the union with one arrival number column for all branches; it is NULL for rows without a number."""
     names = [each.numbers[0] for each in branches if each.numbers]
     if not names:
         return _Arriving(node)

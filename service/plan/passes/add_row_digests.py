@@ -7,13 +7,13 @@ may equal a row that was sent. So if columns have been pruned, a digest of the w
 columns (`calc.ROW_DIGEST`). The digest is not needed downstream of that operator, because its output is exact.
 
 All columns of the table are then read, which costs one digest and 17 bytes of state per row. No digest is added for a
-table that is marked `exact`: every retraction of such a table finds its row, and it does not matter which of two
-identical-looking rows it removes. It does matter if a Normalize keeps the arrival of each row, so a digest is added in
-that case.
+table that is marked `exact`: every retraction of such a table finds its row, and it does not matter which of two rows
+with equal remaining columns is removed. It does matter if a Normalize stores the arrival number of each row, so a
+digest is added in that case.
 
 A table whose columns come from the registry may have gained columns since the checkpoint was written. The digest then
 covers only the columns that existed at that time, for two reasons: the stored rows do not have the new columns, and a
-new column that is not read must not keep the job from continuing.
+new column that is not read must not prevent the job from resuming.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rowkind.service.plan.tree import Rules, first, over, rewritten
 
 
 def add_row_digests(query: Query) -> Query:
-    """Carry a row digest in each operator that finds the rows of a table without a key by their content.
+    """Add a row digest to the columns of each operator that finds the rows of a table without a key by their content.
 
     >>> example(add_row_digests, "SELECT m.item, c.page FROM moves m JOIN clicks c ON m.shop = c.customer_id")
     Join inner keys=[m.shop = c.customer_id] left.carried=[m.item]

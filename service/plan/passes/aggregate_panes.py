@@ -1,11 +1,11 @@
 """Aggregate overlapping windows from panes, the intervals into which the windows' edges divide time.
 
-    HOP of 1 hour by 1 minute          SUM(x) of each minute, then of every 10 minutes, then of 6 of these
+    HOP of 1 hour by 1 minute          SUM(x) of each minute, then of every 10 minutes, then of 6 of these sums
     CUMULATE by 1 minute to 1 hour     SUM(x) of each minute, then the sum of up to 60 minutes
 
 Without panes, every row is repeated for each of its windows, 60 times here. All rows of a pane are in the same windows,
-so only the pane's aggregate has to be repeated. That aggregate is an accumulator (`passes.split_distinct`), because a
-sum would be rounded twice. If a pane is in many HOP windows, panes are first aggregated into runs of consecutive panes,
+so only the pane's aggregate must be repeated. This aggregate is an accumulator (`passes.split_distinct`), because a sum
+would be rounded twice. If a pane is in many HOP windows, panes are first aggregated into runs of consecutive panes,
 with one run starting at each pane. Windows are then aggregated from consecutive runs. In the example, a pane is in 10
 runs, and each run is in 6 windows, which makes 16 repetitions instead of 60. If a call needs the rows of the whole
 window, rows are still repeated for each window.
@@ -159,7 +159,10 @@ def _run(array: WindowStarts | WindowEnds) -> int:
 def _in_panes(
     node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], steps: Mapping[str, Steps]
 ) -> LogicalAggregate:
-    """Return the aggregate over panes. `steps` are its calls in two steps, `meanings` the meanings of its columns."""
+    """Return the aggregate over panes.
+
+    `steps` contains the two steps of each call, and `meanings` the meaning of each column that the aggregate reads.
+    """
     of_rows = {name: each for name, each in meanings.items() if windows.edge not in reads(each)}
     plain = tuple(name for name in node.group if name in of_rows)
     of_windows = tuple(name for name in node.group if name not in of_rows)
@@ -223,6 +226,6 @@ def _by_run(
 def _parted(
     steps: Mapping[str, Steps],
 ) -> tuple[Mapping[str, LogicalAggregateCall], Mapping[str, LogicalAggregateCall]]:
-    """Return the first steps by the column of their result, and the second steps by name."""
+    """Return the first steps by the name of their result column, and the second steps by the name of their call."""
     firsts = {partial: first for partial, first, _ in steps.values()}
     return firsts, {name: second for name, (*_, second) in steps.items()}

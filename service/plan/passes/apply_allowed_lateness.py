@@ -1,12 +1,12 @@
-"""Keep state longer by the allowed lateness, so that rows that are late by no more than that still count.
+"""Keep state longer by the allowed lateness, so that rows that are late by no more than that are still processed.
 
     watermark: {column: placed, delay: 5s, allowed_lateness: 1h}
 
 Everything that a watermark closes (`passes.derive_state_cleanup`) is closed later, by the longest `allowed_lateness` of
-the tables that its clock follows. This applies both to when rows are late and to how long they are kept. Final rows are
-still emitted as early as before (`passes.delay_until_final`), and late rows correct them afterwards. But unmatched rows
-wait longer (`passes.delay_null_padding`), so that they need not be retracted. Row patterns are not closed later,
-because they read their rows in order.
+the tables that its clock follows: rows become late later, and are kept longer. Final rows are still emitted as early as
+before (`passes.delay_until_final`), and late rows correct them afterwards. But unmatched rows wait longer
+(`passes.delay_null_padding`), so that they need not be retracted. Row patterns are not closed later, because they read
+their rows in order.
 """
 
 from __future__ import annotations

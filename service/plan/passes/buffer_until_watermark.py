@@ -1,15 +1,15 @@
 """Buffer the input rows of OVER and ranks until the watermark passes them, so that their results are final.
 
 A temporal filter below the operator buffers each row until no further row with an earlier or equal time can arrive, and
-releases rows in time order, as an ORDER BY by time does. Then no row arrives between rows that have been released, so a
+releases rows in time order, as an ORDER BY by time does. No further row can then arrive between released rows, so a
 frame that ends with the current row or with its peers is complete (Flink's append OVER). A frame that looks ahead by
 time is complete once the watermark has passed that time, which `delay_until_final` waits for above the Over. A frame
 that looks ahead by rows is not handled here, because it may wait indefinitely. Row numbers do not change either, so the
-first rows of a partition stay first (Flink's first-row deduplication).
+first rows of a partition remain first (Flink's first-row deduplication).
 
-All rows of a partition are in one shard, so they stay in order even if more rows are due than one batch releases. The
+All rows of a partition are in one shard, so they remain in order even if more rows are due than one batch releases. The
 pass applies if the sink accepts only final rows, and below row patterns, whose input rows must not change. It does not
-apply if `allowed_lateness` admits late rows, or if the partition contains a window, which becomes final as a whole.
+apply if `allowed_lateness` admits late rows, or if a partition column is a window's time: a window is final as a whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rowkind.service.plan.tree import Rules, changed
 def buffer_until_watermark(query: Query) -> Query:
     """Buffer rows until the watermark passes them, below operators that order by time and must emit final rows.
 
-    Raises Refusal if such a time may be NULL.
+    Raises Refusal if the time may be NULL.
 
     >>> example(buffer_until_watermark, '''
     ...     SELECT item, LAG(price) OVER (PARTITION BY item ORDER BY at) AS before FROM bids''',
@@ -66,9 +66,9 @@ def _rank(tables: Tables, other: str, node: LogicalRank) -> LogicalRank:
 
 
 def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> LogicalInput | None:
-    """Return the input with its rows in the time order that the node requires; None if there is no such order.
+    """Return the node's input with rows in the time order that the node requires; None if it requires no such order.
 
-    `other` is a further remedy for a time that may be NULL, for the message. Raises Refusal.
+    Raises Refusal if the time may be NULL. `other` is an additional remedy for the message.
     """
     if not node.order or node.order[0].descending:
         return None

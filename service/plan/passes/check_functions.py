@@ -20,7 +20,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def check_functions(query: Query) -> Query:
-    """Check that the job's functions are deterministic wherever rows may be retracted. Raises Refusal.
+    """Check that the job's functions are deterministic wherever rows may be retracted. Raises Refusal if one is not.
 
     >>> example(check_functions, "SELECT order_id, roll(customer_id) AS points FROM orders",
     ...     code="def roll(sides): ...",
@@ -41,7 +41,10 @@ _AGAIN = {False: "a join computes it again", True: "MATCH_RECOGNIZE computes it 
 
 
 def _check_calls(aggregate: LogicalAggregate) -> None:
-    """Check that the job's aggregate functions can retract rows if their input may retract rows. Raises Refusal."""
+    """Check that the job's aggregate functions can retract rows wherever their input may retract rows.
+
+    Raises Refusal for a function that has no `retract` or is not deterministic.
+    """
     for call in aggregate.calls.values():
         function = call.function
         if not isinstance(function, PythonFunction) or produced(aggregate.input.input) == "append":
@@ -61,10 +64,10 @@ def _check_calls(aggregate: LogicalAggregate) -> None:
 
 
 def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None, why: str) -> None:
-    """Check the functions that expressions over `rows` call. Raises Refusal.
+    """Check that expressions over `rows` call only deterministic functions if rows may be retracted.
 
-    In a join or a row pattern, `rows` is None: these compute expressions again even if rows are only inserted. `why`
-    says so in the message.
+    `rows` is None in a join or a row pattern, which evaluates expressions again even if rows are only inserted. `why`
+    is that reason, for the message. Raises Refusal for a function that is not deterministic.
     """
     for expression in expressions:
         for call in expression.find_all(exp.Anonymous):

@@ -31,7 +31,7 @@ from rowkind.service.plan.tree import inputs
 
 
 def check_sink(query: Query) -> Query:
-    """Check that the sink can accept the query's result. Raises Refusal.
+    """Check that the sink can accept the query's result. Raises Refusal if it cannot.
 
     >>> example(check_sink, "SELECT status, COUNT(*) AS n FROM orders GROUP BY status", sink="append")
     Refusal: an append sink accepts only inserts, but orders has mode retract, so its rows may be updated or
@@ -145,7 +145,7 @@ _REMEDIES: Mapping[type[LogicalNode], Callable[[Query, Any], str]] = {
 
 
 def _or_in_time(query: Query, rank: LogicalRank) -> str:
-    """Return advice on emitting each row of a rank that is ordered by time only once; empty if there is none."""
+    """Return advice on how a rank that is ordered by time can emit each row only once; empty for other ranks."""
     order = rank.order[:1]
     if not order or order[0].descending or event_times(rank.input.input).get(order[0].column or "") is None:
         return ""
@@ -173,7 +173,7 @@ def _in_order_of_time(query: Query, over: LogicalOver | LogicalRank) -> str:
 
 
 def _or_once(query: Query) -> str:
-    """Return advice on emitting each row only once, if rows belong to windows; empty if there is none."""
+    """Return advice on how rows of windows can be emitted only once; empty if there is no such advice."""
     if query.sink.emit == "changes" and final_at(query) is not None:
         return ", or remove `emit: changes`, so that each row is emitted once, when it is final"
     asked = " and ".join(f"`watermark: {each.column}` to table {each.table}" for each in without_watermark(query))

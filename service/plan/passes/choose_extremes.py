@@ -1,10 +1,10 @@
 """Store only one value for MAX of a column that only grows, and for MIN of a column that only shrinks.
 
 This is possible even if rows are replaced. For example, a count over inserts is only ever replaced by a larger count.
-So the greatest of several such counts is never lost, and smaller values need not be stored. The columns of the group
-must not change when a row is replaced. (This is Flink's monotonicity, extended to aggregates.) Over an append input,
-every MAX and MIN stores one value in any case. So do those over sessions of an append input, which never lose a single
-row, only all of their rows together.
+So the greatest of several such counts is never lost, and smaller values need not be stored. A row's group columns must
+not change when the row is replaced. (This is Flink's monotonicity, extended to aggregates.) Over an append input, every
+MAX and MIN stores one value in any case. The same applies to sessions over an append input, because a session loses
+either none or all of its rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def choose_extremes(query: Query) -> Query:
-    """Mark the calls of MAX and MIN whose value is never retracted unless a better one replaces it.
+    """Mark the calls of MAX and MIN whose value is never retracted unless a better value replaces it.
 
     >>> example(choose_extremes, '''
     ...     SELECT day, MAX(n) AS most

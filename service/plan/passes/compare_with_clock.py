@@ -31,7 +31,7 @@ _SIGNS: Mapping[type[exp.Expr], str] = {exp.GT: ">", exp.LT: "<", exp.GTE: ">=",
 def compare_with_clock(query: Query) -> Query:
     """Rewrite every condition on NOW() into a common form: a time of the row compared with NOW().
 
-    Raises Refusal for a condition that does not have this form.
+    Raises Refusal for a condition that cannot be rewritten in this way.
 
     >>> example(compare_with_clock, "SELECT item FROM bids WHERE NOW() - INTERVAL '1' HOUR < at")
     Filter NOW() - INTERVAL '1' HOUR < bids.at
@@ -69,7 +69,7 @@ def _parts(conjunct: exp.Expr) -> Sequence[exp.Expr]:
 
 
 def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
-    """Return a condition on NOW() in the common form. Raises Refusal if it does not have this form."""
+    """Return a condition on NOW() in the common form. Raises Refusal if it cannot be rewritten in this way."""
     node = conjunct.unnest()
     clock = TODAY if any(is_today(each) for each in node.walk()) else NOW
     refusal = Refusal(

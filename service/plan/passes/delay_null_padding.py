@@ -1,22 +1,22 @@
-"""Delay unmatched rows until no match can arrive: null-padded rows of interval joins, and the rows of anti joins.
+"""Delay the unmatched rows of interval joins until no match can arrive: null-padded rows, and the rows of anti joins.
 
 An unmatched row that is emitted at once must be retracted if a match arrives later. So a temporal filter directly above
-the join buffers the row until its interval has passed. If a match arrives in the meantime, the row and its retraction
-cancel out in the filter. An outer interval join of inputs that only insert therefore never retracts a row, as in Flink.
-Matched pairs are not delayed.
+the join buffers the row until the watermark has passed the row's interval. If a match arrives in the meantime, the row
+and its retraction cancel out in the filter. An outer interval join of inputs that only insert therefore never retracts
+a row, as in Flink. Matched pairs are not delayed. The interval starts from the following time:
 
-    LEFT JOIN        a null-padded row waits for a.ts, because it has no b.ts
-    RIGHT JOIN       a null-padded row waits for b.ts
-    FULL JOIN        each null-padded row waits for the time that it has
-    anti join        every row waits for a.ts
+    LEFT JOIN        a.ts of a null-padded row, because its b.ts is NULL
+    RIGHT JOIN       b.ts of a null-padded row
+    FULL JOIN        the time of a null-padded row that is not NULL
+    anti join        a.ts of every row
 
-A row whose own time is NULL never matches, so it is emitted without waiting.
+A row whose own time is NULL never matches, so it is emitted at once.
 
 With `emit: changes`, unmatched rows are emitted at once and retracted when a match arrives. After every batch, the
 output then equals the query's result over all rows received so far.
 
-On a side whose unmatched rows are not emitted, rows without a time are filtered out below the join: they never match,
-and no watermark ever passes them.
+On a side whose unmatched rows are not emitted, rows whose time is NULL are filtered out below the join: such rows never
+match, and no watermark ever passes them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ def _with_time(side: LogicalInput, time: str, *, stays: bool) -> LogicalInput:
 
 
 def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
-    """Return the join below a filter that releases unmatched rows once they have settled, allowed lateness included."""
+    """Return the join with a filter above it that releases unmatched rows once they have settled.
+
+    The filter also waits for the allowed lateness.
+    """
     left, right, below = found.bounds.left, found.bounds.right, columns(join)
     settled = found.left.settled, found.right.settled
     assert settled[0] is not None, "both bounds are known"
@@ -99,7 +102,7 @@ def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
         if join.pads_right:
             later = settled[1] - settled[0] if join.pads_left else 0
             waits = waits.when(_is_null(left), _moment(right, below, later))
-        # The name contains that of the user's column, because explain shows it.
+        # The new column's name contains that of the user's column, because explain shows it.
         waiting = _WAITS.format((left if join.pads_left else right).rpartition(".")[2])
         input_ = LogicalProject(join, {name: resolved(name) for name in below} | {waiting: waits})
         time = past(waiting, settled[0] if join.pads_left else settled[1])

@@ -3,8 +3,8 @@
 A window's row is buffered until it can no longer change, that is, until the watermark passes the window's end. Instead
 of a window's end, any column that is derived from a table's time can be used, whatever the query computes.
 
-If tables allow late rows (`passes.apply_allowed_lateness`), a row is emitted at the same time, and late rows correct it
-afterwards. An append sink cannot accept such corrections.
+If tables allow late rows (`passes.apply_allowed_lateness`), a row is emitted at the same time as without them, and late
+rows correct it afterwards. An append sink cannot accept such corrections.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rowkind.service.plan.traits.partitioning import partitioning
 from rowkind.service.plan.tree import bottom_up, walk, with_inputs
 
 AT_ONCE = 500_000
-"""About how many rows one shard releases at a time, so that no batch has to emit all windows of a day."""
+"""The approximate number of rows that a shard releases per batch, so that no batch must emit all windows of a day."""
 
 BY_THEIR_END = "use both window_start and window_end wherever rows of sessions are grouped, ranked or joined"
 """Advice on session results, which are final when the session ends. The start alone does not determine the end."""
@@ -89,12 +89,12 @@ def delay_until_final(query: Query) -> Query:
 def final_at(query: Query) -> LogicalNode | None:
     """Return the plan with a filter that releases rows when they are final; None if nothing makes them final."""
     tables = timed_tables(query.root)
-    # A window's end is preferred. If no column has it any more, a start is used, which may be that of a longer window.
+    # A window's end is preferred. If no column contains it, a start is used, which may be that of a longer window.
     return _held(query.root, tables, query, ends=True) or _held(query.root, tables, query, ends=False)
 
 
 def without_watermark(query: Query) -> list[TimeColumn]:
-    """Return the time columns on which the result's windows are based, and which have no watermark."""
+    """Return the time columns without a watermark on which the result's windows are based."""
     node, tables = query.root, timed_tables(query.root)
     while not (times := event_times(node)) and isinstance(node, LogicalProject | LogicalFilter):
         node = node.input
@@ -113,7 +113,7 @@ def has_sessions(query: Query) -> bool:
 
 
 def _is_sorted(root: LogicalNode) -> bool:
-    """Whether an ORDER BY buffers rows until they can be emitted in time order, and so are final."""
+    """Whether an ORDER BY buffers rows until they can be emitted in time order, and are therefore final."""
     below = root.input if isinstance(root, LogicalProject) else None
     return isinstance(below, LogicalTemporalFilter) and bool(below.order)
 
@@ -127,7 +127,7 @@ def wants_final(node: LogicalNode, query: Query) -> bool:
 def where_final(query: Query, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
     """Return the plan, with `visit` applied bottom-up where rows must be final.
 
-    That is the whole plan if the sink accepts only final rows, and otherwise the nodes below row patterns.
+    Rows must be final in the whole plan if the sink accepts only final rows, and otherwise below row patterns.
     """
     if wants_final(query.root, query):
         return bottom_up(query.root, visit)
@@ -146,9 +146,9 @@ def _takes_back(node: LogicalNode) -> bool:
 
 
 def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> LogicalNode | None:
-    """Return the node with a filter as high up as a time column exists; None if there is no such column.
+    """Return the node with a filter above the highest node that has a time column; None if there is no such column.
 
-    With `ends`, the time must be the end of a window or session.
+    If `ends` is true, the time must be the end of a window or session.
     """
     times = {name: time.final for name, time in event_times(node).items() if time.kind in _ENDS or not ends}
     found = [at for name, time in times.items() if (at := passed(tables, name, time)) is not None]
@@ -166,9 +166,9 @@ def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> Log
 
 @dataclass(frozen=True)
 class _Holding:
-    """The filter to add, which buffers rows until `clock` reaches the time `begins`. Late rows may correct them later.
+    """The filter to add, which buffers rows until `clock` reaches the time `begins`.
 
-    `corrected` is true if they may. `at` is the place in the SQL.
+    `corrected` is true if late rows may correct the emitted rows. `at` is the position in the SQL.
     """
 
     clock: Clock
@@ -189,7 +189,7 @@ class _Holding:
 
 
 def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
-    """Return the node with the filter below projections that drop partition columns, so that no row is shuffled."""
+    """Return the node with the filter below projections that drop partition columns, so that rows are not shuffled."""
     parts = partitioning(node)
     if parts is None or all(part.columns for part in parts):
         return holding.over(node)
@@ -203,7 +203,10 @@ def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
 
 
 def _computed_of(output: exp.Expr, time: ColumnTime) -> ColumnTime | None:
-    """Return a time of a column that is computed as `output`, in terms of the column that `output` reads."""
+    """Convert a time on a column that is computed as `output` into a time on the column that `output` reads.
+
+    Returns None unless `output` is a column, a window's end or a window time.
+    """
     match node := output.unnest():
         case exp.Column():
             return replace(time, column=node.name)

@@ -2,13 +2,13 @@
 
     aggregate       a group column is derived from a table's time: a window, a day, or the time itself
     rank            a partition column is derived from a table's time
-    lookup          both sides have a time; of the right rows before the watermark, the last of each key is kept
+    lookup          both sides have a time; for each key, the last right row before the watermark is kept
     join            key columns are derived from times on both sides, as in a join of windows
     interval join   the condition bounds the time of one side by that of the other (`traits.time_bounds`)
-    session         a row is late after its time plus the gap; it is kept for another gap because other rows may need
-                    it, or until the end of its session if rows have that end
+    session         a row is late after its time plus the gap; the row is kept for another gap because other rows may
+                    need it, or until the end of its session if rows contain that end
     aggregate       over sessions, a group is evicted after the session's last time plus the gap
-    over            over final rows, if frames are lengths of time, a row is evicted by the times of later rows
+    over            if rows are final and frames are time intervals, a row is evicted by the times of later rows
 
 Once the watermark has passed a key's time, no further change can arrive for that key, so its state is evicted. A change
 that arrives afterwards is late. This state needs no TTL, which would only approximate the same effect.
@@ -70,8 +70,11 @@ def timed_tables(root: LogicalNode) -> Tables:
 
 
 def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnTime] | None:
-    """Return the clock, and the time on it from which no further row has this column's value; None if there is none."""
-    # A window that ends exactly at the watermark gets no further row. For any other time, one may still arrive.
+    """Return the clock that a column follows, and the time on that clock from which a value of the column is final.
+
+    From then on, no further row contains the value. Returns None if there is no such clock.
+    """
+    # A window that ends exactly at the watermark gets no further row. For other times, a row may still arrive.
     exclusive = time.kind in ("window_start", "window_end")
     later = ColumnTime(column, time.slack + (0 if exclusive else 1))
     if is_processing_time(time):
@@ -146,7 +149,10 @@ class Interval:
 
 
 def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
-    """Return a join's interval if its times have watermarks; None for other joins, and if windows evict its rows."""
+    """Return a join's interval if the join's times have watermarks; None for any other join.
+
+    Also returns None for a join whose rows are evicted by the times in its key.
+    """
     if join.counts_right or _closed_join(join, tables) is not None:
         return None
     left, right = event_times(join.left.input), event_times(join.right.input)
@@ -164,7 +170,7 @@ def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
 def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
     """Return the join, with rows evicted by its interval; None if the interval evicts no rows.
 
-    Also None if a side that the interval does not evict has a TTL, because a TTL follows the batch time.
+    Also returns None if a side that the interval does not evict has a TTL, because a TTL follows the batch time.
     """
     found = interval(join, tables)
     if found is None:
@@ -182,7 +188,7 @@ def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | No
 
 
 def past(column: str, later_us: int) -> ColumnTime:
-    """Return the time from which a watermark has passed, and not only reached, a column's time plus `later_us`."""
+    """Return the first time at which a watermark has passed, not only reached, a column's time plus `later_us`."""
     return ColumnTime(column, later_us + 1)
 
 
@@ -220,7 +226,7 @@ def _closed_session(tables: Tables, node: LogicalSession) -> LogicalSession:
         return replace(node, input=_closed(node.input, tables, node.partition))
     clock, late = at
     late = replace(late, later_us=late.later_us + node.gap)
-    # A row that has its session's end as a column is kept until that end, which is not the row's own time.
+    # A row that contains its session's end is kept until that end, so its own time does not determine its eviction.
     kept = None if node.end is not None else replace(late, later_us=late.later_us + node.gap)
     return replace(node, input=_evicted(node.input, Closing(clock, late, kept)))
 

@@ -3,9 +3,9 @@
 Both sides are cast to the type in which Spark SQL compares them, so that equal values have equal key bytes: 1 = 1L, and
 1.0 = 1.00 for decimals. The remaining conditions are evaluated on pairs of rows.
 
-A key is computed for every row of its side. If that may fail, as in `ON l.k <> 0 AND 10 / l.k = r.x`, the conditions
-before the equality guard it: the key is NULL for rows on which they are not true. Conditions that read both sides
-cannot guard a key; the equality is then evaluated on pairs of rows too.
+A key is computed for every row of its side. If the computation may fail, as in `ON l.k <> 0 AND 10 / l.k = r.x`, the
+conditions before the equality guard it: the key is NULL for rows on which these conditions are not true. Conditions
+that read both sides cannot guard a key; the equality is then evaluated on pairs of rows as well.
 """
 
 from __future__ import annotations

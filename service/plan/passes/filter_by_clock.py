@@ -1,7 +1,7 @@
 """Turn conditions on NOW() into temporal filters, which insert and retract rows as time passes.
 
     ts > NOW() - INTERVAL '1' DAY     the row is in the result until ts + 1 day
-    ts <= NOW()                       the row is in the result from ts
+    ts <= NOW()                       the row is in the result from ts onwards
     d >= CURRENT_DATE                 the row is in the result until the day after d begins
 
 A condition that compares NOW() with an expression over the row determines when the row enters or leaves the result. So
@@ -100,7 +100,7 @@ class _Moment:
 
     @property
     def stamp(self) -> exp.Expr:
-        """The moment as a TIMESTAMP; the last TIMESTAMP if it is later."""
+        """The moment as a TIMESTAMP; the last possible TIMESTAMP if the moment is later than that."""
         moved = Later(this=self.time.copy(), by=interval(self.later_us)) if self.later_us else self.time.copy()
         return exp.cast(moved, exp.DataType.build("TIMESTAMP"))
 
@@ -113,7 +113,7 @@ def _moment(condition: ClockCondition, type_: Type) -> _Moment:
         return _Moment(time, later + after)
     if family(type_) == "date" and later % DAY == 0:
         return _Moment(time, later + DAY * after)
-    # The first midnight after the time or, without `after`, the first one that is not before it.
+    # The first midnight after the time or, without `after`, the first midnight that is not before the time.
     return _Moment(exp.cast(_Moment(time, later + DAY - (not after)).stamp, exp.DataType.build("DATE")), 0)
 
 
@@ -124,9 +124,9 @@ def _column(
     outputs: dict[str, exp.Expr],
     names: set[str],
 ) -> ColumnTime | None:
-    """Return a column with the latest or earliest of these moments, as `of_all` says; None if there are none.
+    """Return a column with the latest (`of_all` is GREATEST) or earliest (LEAST) of `times`; None if there are none.
 
-    If no column has that time yet, one is added to `outputs`.
+    If no column contains that time yet, a column is added to `outputs`.
     """
     if not times:
         return None

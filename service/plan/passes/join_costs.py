@@ -1,8 +1,8 @@
 """Costs of the orders in which inner joins can run, and a search for the cheapest order.
 
-An order joins one input after the other to the result so far. The best order for a set of inputs is found from those
-for the sets with one input fewer (Selinger et al., Access Path Selection, 1979), separately for each way in which the
-rows may be partitioned.
+An order joins one input after the other to the result so far. The best order for a set of inputs is derived from the
+best orders for the sets with one input fewer (Selinger et al., Access Path Selection, 1979), separately for each way in
+which rows may be partitioned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rowkind.service.plan.traits.join_graph import Inputs, JoinGraph, JoinSize, 
 from rowkind.service.plan.traits.partitioning import partitioning
 
 Parts = tuple[frozenset[str], ...] | None
-"""How rows are partitioned: the columns that hold each part of the key; None if there is no key."""
+"""How rows are partitioned: the columns that contain each part of the key; None if there is no key."""
 
 
 class Cost(NamedTuple):
@@ -51,7 +51,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """The partitioning that a consumer wants: by these columns in this order, or, with `by_any`, by any of them."""
+    """The partitioning that a consumer needs: by these columns in this order or, if `by_any` is set, by any of them."""
 
     columns: tuple[str, ...]
     by_any: bool = False
@@ -87,7 +87,7 @@ def is_column(expression: exp.Expr) -> bool:
 
 
 def told(cost: Cost, wanted: Wanted | None, parts: Parts) -> Cost:
-    """Return the cost plus the shuffle to the consumer, if one is needed."""
+    """Return the cost, plus one shuffle if the consumer needs a different partitioning."""
     return cost._replace(shuffles=cost.shuffles + (wanted is not None and not wanted.takes(parts)))
 
 
@@ -109,7 +109,7 @@ class Search:
     def best(self, before: Cost, wanted: Wanted | None) -> tuple[Cost, tuple[int, ...]]:
         """Return the cost of the best order, and the order itself.
 
-        It has no more shuffles than the written order, whose cost is `before`, unless it has fewer crosses.
+        The best order has no more shuffles than the written order, whose cost is `before`, unless it has fewer crosses.
         """
         count = len(self.graph.nodes)
         ways: dict[Inputs, dict[tuple[Parts, int], tuple[Cost, tuple[int, ...]]]] = {
@@ -160,7 +160,7 @@ class Search:
             taken = (by := by_columns(keys)) is not None and by.takes(below)
             shuffles += not taken
             if taken and below is not None:
-                # The key equals the one by which the rows are already partitioned, so the columns of both hold it.
+                # Rows are already partitioned by an equal key, so its columns also contain the parts of the join key.
                 parts = [one | other for one, other in zip(parts, below, strict=True)]
             if inputs.bit_count() == 1 and self._needs_old_rows(inputs, keys):
                 # The input needs a Normalize, which has its own stage.
@@ -179,7 +179,7 @@ class Search:
         return set().union(*(columns(self.graph.nodes[number]) for number in numbers(inputs)))
 
     def _needs_old_rows(self, one: Inputs, keys: Sequence[exp.Expr]) -> bool:
-        """Whether an input leaves out old rows that a join by these keys cannot find itself."""
+        """Whether an input leaves out old rows, and a join by these keys cannot find the old rows itself."""
         node = self.graph.nodes[one.bit_length() - 1]
         unique = frozenset[str]().union(*self.graph.unique[one.bit_length() - 1])
         return leaves_out_old_rows(node) and not all(reads(each) <= unique for each in keys)

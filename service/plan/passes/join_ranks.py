@@ -1,12 +1,12 @@
-"""Join several ranks over the same rows in different orders. The result has the rows that are in all ranks.
+"""Join several ranks over the same rows in different orders. The result contains the rows that are in all ranks.
 
     ROW_NUMBER() OVER (ORDER BY a) AS n, RANK() OVER (ORDER BY b) AS m … WHERE n <= 2 AND m <= 3
                                             rank by a JOIN rank by b, on the columns that identify a row
 
 A row is identified by its unique key or, if there is none, by all its columns. Equal rows have the same RANK, so a rank
 without ROW_NUMBER contributes each distinct row once. ROW_NUMBER gives equal rows different numbers, in the order of
-their arrival. If several ranks have a ROW_NUMBER, equal rows are counted in each, so that the first of them in one rank
-is joined with the first of them in the other.
+their arrival. If several ranks have a ROW_NUMBER, equal rows are numbered in each rank, so that the first of the equal
+rows in one rank is joined with the first in the other.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
 
 
 def _with_copies(rank: LogicalRank, identity: tuple[str, ...]) -> LogicalNode:
-    """Return the rank's rows, each numbered among equal rows. The rank starts at 1, so that all of them are counted."""
+    """Return the rank's rows, each numbered among equal rows. The rank starts at 1, so that all rows are counted."""
     whole = replace(rank, ranking=replace(rank.ranking, first=1), condition=(), asked={})
     counted = LogicalRank(
         LogicalInput(whole),

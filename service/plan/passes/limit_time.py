@@ -69,12 +69,12 @@ _Limit = Callable[[LogicalInput], LogicalInput]
 
 
 def _join(limit: _Limit, node: LogicalJoin) -> LogicalJoin:
-    # Right rows that are counted have no TTL: the count does not show whether an expired row is still part of it.
+    # Right rows that are counted have no TTL: the count does not show whether it still includes an expired row.
     return replace(node, left=limit(node.left), right=node.right if node.counts_right else limit(node.right))
 
 
 def _lookup(limit: _Limit, node: LogicalLookup) -> LogicalLookup:
-    # A version stays valid for its time, however old it is, and the result of a lookup by arrival is never revised.
+    # A version remains valid for its period, however old it is, and the result of a lookup by arrival is not revised.
     return replace(node, right=limit(node.right)) if node.match is None else replace(node, left=limit(node.left))
 
 
@@ -89,7 +89,7 @@ def _unary(limit: _Limit, node: LogicalUnary) -> LogicalUnary:
 
 
 def _limited(query: Query, told: bool, side: LogicalInput) -> LogicalInput:
-    """Return the side with its TTL. `told` is true if some rows of the query are retracted when they expire."""
+    """Return the side with its TTL. `told` is true if any rows of the query are retracted when they expire."""
     called = alias(side.input)
     hints = [
         hint.ttl_ms
@@ -102,7 +102,10 @@ def _limited(query: Query, told: bool, side: LogicalInput) -> LogicalInput:
 
 
 def _declared(node: LogicalNode, query: Query) -> int | None:
-    """Return a node's TTL: its table's own, the longest of a union's inputs, or else the job's. None means no TTL."""
+    """Return a node's TTL; None means no TTL.
+
+    This is the TTL of the node's table or, for a union, the longest TTL of its inputs; otherwise it is the job's TTL.
+    """
     below = source(node)
     if isinstance(below, LogicalUnion):
         each = [_declared(one, query) for one in below.inputs]

@@ -3,7 +3,7 @@
     WHERE or HAVING has           mark join             becomes
     the flag                      EXISTS, IN            a semi join
     NOT the flag                  EXISTS                an anti join
-    NOT the flag                  IN, with its NULLs    a NOT IN
+    NOT the flag                  IN, with its NULLs    a NOT IN join
 
 Such a filter comes from `HAVING k IN (SELECT …)`, or from a derived table with `EXISTS (…) AS found` if the outer query
 filters by `found`. A semi or anti join can be pushed below other joins (`passes.push_semi_joins`), and does not emit
@@ -31,7 +31,7 @@ _KINDS: Mapping[tuple[PhysicalJoinKind, bool], PhysicalJoinKind] = {
     ("mark", False): "anti",
     ("in", False): "not in",
 }
-"""The join kind that replaces a mark join, by its kind and by whether the flag must be true or false."""
+"""The join kind that replaces a mark join, by the mark join's kind and by whether its flag must be true."""
 
 
 def mark_joins_to_semi_joins(query: Query) -> Query:

@@ -2,15 +2,17 @@
 
     SELECT … FROM (SELECT id, name FROM customers) a … JOIN (SELECT id, city FROM customers) b ON …
 
-Two Normalizes of the table, one with names and one with cities, become one with both columns. Then the joins above them
-may be merged as well, and so on. Two aggregates with the same group columns become one with the calls of both. The
-physical graph has one operator for all nodes that compute the same result (`service.physical.graph`), with a calc at
-its output for each consumer. This pass makes nodes compute the same result, so that they become one operator.
+The two Normalizes of the table, one with names and one with cities, become one Normalize with both columns. Then the
+joins above them may be merged as well, and so on. Two aggregates with the same group columns become one aggregate with
+the calls of both. The physical graph has one operator for all nodes that compute the same result
+(`service.physical.graph`), with a calc at its output for each consumer. This pass makes nodes compute the same result,
+so that they become one operator.
 
-Merging saves the state of all operators but one, if the merged operator stores no more rows than each of them did: a
-key or a row digest distinguishes the rows of each operator, or one of the operators already has all the columns.
-Otherwise, rows that are equal in the columns of one operator, and are stored once with a count, would become different
-rows. A view that is used several times is left unchanged, because other queries share it.
+Merging saves the state of all operators but one, provided that the merged operator stores no more rows than each of
+them did. This is the case if a key or a row digest distinguishes the rows of each operator, or if one of the operators
+already carries all of the columns. Otherwise, rows that are equal in the columns of one operator, and are stored once
+with a count, would become different rows. A view that is used several times is left unchanged, because other queries
+share it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ _Call = tuple[str, LogicalAggregateCall]
 
 @dataclass(frozen=True)
 class _United:
-    """The columns of each side, and the calls, of all operators with the same canonical form, by their meaning."""
+    """The union of the columns and calls of all operators with the same canonical form.
+
+    `sides` contains the columns of each side, by meaning; `calls` contains the aggregate calls, by meaning.
+    """
 
     sides: tuple[Mapping[str, _Column], ...]
     calls: Mapping[str, _Call]
@@ -96,7 +101,7 @@ def merge_equivalent_operators(query: Query) -> Query:
 
 
 def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
-    """Return the plan's operators, grouped by what they compute, inputs first."""
+    """Return the plan's operators, grouped by their canonical forms. Inputs come before the operators above them."""
     found: dict[str, dict[int, _Operator]] = defaultdict(dict)
     for node in _open(root):
         if isinstance(node, _Operator):
@@ -105,7 +110,7 @@ def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
 
 
 def _is_plain(node: _Operator) -> bool:
-    """Whether each column and each call of an operator has only one name."""
+    """Whether no two columns, and no two calls, of an operator have the same meaning."""
     plain = all(len(_carried(side)) == len(side.carried) for side in sides(node))
     return plain and (not isinstance(node, LogicalAggregate) or len(_calls(node)) == len(node.calls))
 
@@ -153,7 +158,7 @@ def _over(call: LogicalAggregateCall, names: Mapping[str, str]) -> LogicalAggreg
 
 
 def _pays(nodes: Sequence[_Operator], both: _United) -> bool:
-    """Whether the operators differ, and one operator with all columns stores no more rows than each of them."""
+    """Whether the operators differ, and the merged operator stores no more rows than each of them."""
     aggregates = [node for node in nodes if isinstance(node, LogicalAggregate)]
     if aggregates:
         return any(_calls(node).keys() != both.calls.keys() for node in aggregates)
@@ -176,7 +181,7 @@ def _tells_rows_apart(side: LogicalInput) -> bool:
 
 
 def _has(node: _Operator, both: _United, united: Mapping[str, _United]) -> bool:
-    """Whether an operator's inputs can supply all columns, given that the operators in `united` have all of theirs."""
+    """Whether an operator's inputs can supply all columns of `both`, if the operators in `united` are merged."""
     return all(
         _reaches(side.input, meaning, united)
         for side, wanted in zip(sides(node), both.sides, strict=True)
@@ -194,7 +199,7 @@ def _reaches(node: LogicalNode, meaning: exp.Expr, united: Mapping[str, _United]
 
 
 def _widened(node: LogicalNode, both: _United, suffix: str) -> LogicalNode:
-    """Return the operator with all columns and calls. A new one has the name that it was found under, plus `suffix`."""
+    """Return the operator with all columns and calls of `both`. The names of new ones end with `suffix`."""
     if isinstance(node, LogicalJoin):
         left, right = (_side(side, wanted, suffix) for side, wanted in zip(node.sides, both.sides, strict=True))
         return replace(node, left=left, right=right)
@@ -217,7 +222,7 @@ def _side(side: LogicalInput, wanted: Mapping[str, _Column], suffix: str) -> Log
 
 
 def _with(node: LogicalNode, name: str, meaning: exp.Expr) -> tuple[LogicalNode, str]:
-    """Return the node with a column that has this meaning, and the column's name: `name` if the column is new."""
+    """Return the node with a column of the given meaning, and the column's name, which is `name` if it is new."""
     known = {meant(each): own for own, each in canonical_form(node).columns.items()}
     match node:
         case LogicalScan() if meant(meaning) == ARRIVAL:

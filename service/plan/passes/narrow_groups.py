@@ -58,6 +58,6 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def _told_by(meant: exp.Expr, others: dict[str, exp.Expr]) -> exp.Expr:
-    """Return the expression `meant`, with each part that another column stands for replaced by that column."""
+    """Return the expression `meant`, with each part that is the meaning of another column replaced by that column."""
     by = {each: name for name, each in others.items()}
     return meant.transform(lambda each: resolved(by[each.unnest()]) if each.unnest() in by else each)

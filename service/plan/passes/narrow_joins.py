@@ -36,7 +36,7 @@ _FEWER: dict[PhysicalJoinKind, dict[tuple[bool, bool], PhysicalJoinKind]] = {
     "right": {(True, False): "inner", (True, True): "inner"},
     "full": {(True, False): "left", (False, True): "right", (True, True): "inner"},
 }
-"""The narrower join kind, by the written kind and by whether a padded left and a padded right side are rejected."""
+"""The narrower kind of a join, by its kind and by whether rows with a padded left or right side are rejected."""
 
 
 def narrow_joins(query: Query) -> Query:
@@ -57,7 +57,7 @@ def narrow_joins(query: Query) -> Query:
 
 
 def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
-    """Return the node with narrower joins. A row for which a condition in `above` is not true is removed downstream."""
+    """Return the node with narrower joins. Rows for which a condition in `above` is not true are removed later."""
     match node:
         case LogicalFilter():
             return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
@@ -79,7 +79,7 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
 
 
 def _narrow_first(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
-    """Return the node over inputs with narrower joins. The conditions `above` apply to the first input only."""
+    """Return the node with narrower joins in its inputs. The conditions `above` apply only to the first input."""
     own = iter([above])
     return with_inputs(node, lambda each: _narrow(each, next(own, ())))
 

@@ -3,22 +3,22 @@
 An upsert table never sends the row that an update replaces. A retract table with a primary key may send a +U without a
 -U, or retract a row that it has not sent, unless the job marks the table as exact. This does no harm if the consumer
 finds the old row itself, by a key that no update can change (FLINK-38579 shows what happens otherwise). In other cases,
-the old row would remain indefinitely. A Normalize between the table and the consumer then stores the table's rows and
-adds the missing old rows.
+the old row would remain in the result indefinitely. A Normalize between the table and the consumer then stores the
+table's rows and adds the missing old rows.
 
-A retract table without a primary key may also retract rows that it has not sent. A join or a rank notices this, because
-it finds rows by their content (`passes.add_row_digests`). An aggregate, a union or a retract topic does not notice it,
-so it needs a Normalize.
+A retract table without a primary key may also retract rows that it has not sent. A join or a rank detects such
+retractions, because it finds rows by their content (`passes.add_row_digests`). An aggregate, a union or a retract topic
+cannot detect them, so it needs a Normalize.
 
 Such a table also needs a Normalize if equal rows may differ in bytes, because the query reads a DOUBLE, which may be
-0.0 or -0.0, or a map, whose entries may be in any order. A row digest does not help: it compares only the columns that
-the query does not read, and it treats such values as equal.
+0.0 or -0.0, or a map, whose entries may be in any order. A row digest does not help: equal rows have equal digests, but
+an operator that finds rows by their content also compares the bytes of the columns that it carries.
 
-A table that a truncation empties always has a Normalize, because only an operator that stores all rows knows which rows
-a truncation deletes.
+A table that a truncation empties always gets a Normalize, because only an operator that stores all rows knows which
+rows a truncation deletes.
 
-A node that splits a row into several rows also needs the old row, because each of its parts must be retracted. If a row
-was never sent, none of its parts may be retracted.
+A node that splits a row into several rows also needs the old row, because each part of the old row must be retracted.
+The parts of a row that was never sent must not be retracted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def normalize_inputs(query: Query) -> Query:
 
 
 def _emptied(node: LogicalNode) -> LogicalNode:
-    """Return the node with a Normalize above each table that may be truncated, so that its rows can be retracted."""
+    """Return the node with a Normalize above each table that a truncation empties, so that its rows are retracted."""
     versions = isinstance(node, LogicalLookup) and node.match is not None and node.match.versions
     if isinstance(node, LogicalLookup) and versions and _truncates(node.right.input):
         raise Refusal(
@@ -79,13 +79,13 @@ def _emptied(node: LogicalNode) -> LogicalNode:
 
 
 def _truncates(node: LogicalNode) -> bool:
-    """Whether the node has the rows of a table that a truncation empties."""
+    """Whether the node passes on the rows of a table that a truncation empties."""
     scan = bare_scan(node)
     return scan is not None and scan.source.truncates
 
 
 def _projected(node: LogicalNode) -> bool:
-    """Whether the filters are above a projection, which may drop the key."""
+    """Whether a projection, which may drop the key, is below the node's filters."""
     while isinstance(node, LogicalFilter):
         node = node.input
     return isinstance(node, LogicalProject)
@@ -139,7 +139,7 @@ def _side(varied: frozenset[str], side: LogicalInput, reason: str, *, counted: b
 
 
 def _alike(varied: frozenset[str], side: LogicalInput) -> LogicalInput:
-    """Return the side, with a Normalize that finds its rows if equal rows may differ in bytes."""
+    """Return the side, with a Normalize added if the side's equal rows may differ in bytes."""
     scan = bare_scan(side.input)
     if scan is None or scan.path not in varied or scan.source.primary_key or not _unchecked(side.input):
         return side
@@ -147,7 +147,7 @@ def _alike(varied: frozenset[str], side: LogicalInput) -> LogicalInput:
 
 
 def finds_old_rows(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
-    """Whether a join receives the old row of each update on this side, or can find it itself."""
+    """Whether a join receives the old row of each update on this side, or can find the old row itself."""
     return not leaves_out_old_rows(side.input) or keeps_key(join, side)
 
 
@@ -158,7 +158,7 @@ def _join_side(varied: frozenset[str], join: LogicalJoin | LogicalLookup, side: 
 
 
 def leaves_out_old_rows(node: LogicalNode) -> bool:
-    """Whether updates may arrive without the old row."""
+    """Whether the node's updates may arrive without the old row."""
     scan = bare_scan(node)
     return scan is not None and scan.source.replaces and not scan.source.exact and not is_empty(node)
 

@@ -4,24 +4,24 @@ Each join stores its two inputs, so the cost of an order is the size of its inte
 statistics. Orders are compared by what the plan knows for certain, or by what is usual for references
 (`traits.join_graph`). These are the criteria, the most important one first:
 
-    crosses     fewer joins without an equality, in which each row meets every other row; implied equalities count,
-                such as a.k = c.k from a.k = b.k and b.k = c.k
-    rows        smaller intermediate results: rows of one input rather than pairs that multiply each other; referenced
-                rows rather than rows that refer to them; results that already include the filtered inputs. A table that
+    crosses     fewer joins without an equality, in which each row is paired with every row of the other input; implied
+                equalities count as equalities, such as a.k = c.k, which follows from a.k = b.k and b.k = c.k
+    rows        smaller intermediate results: rows of one input rather than pairs of unrelated rows; referenced rows
+                rather than rows that refer to them; results that already include the filtered inputs. A table that
                 must be stored because it leaves out old rows counts as an intermediate result
     restless    groups and ranks joined later, because they change with most rows, and so does everything joined to them
     shuffles    fewer shuffles: joins by the same key one after the other, and the last join partitioned as its
-                consumer wants
+                consumer needs it
 
-If two orders are equal in all of these, the order of the inputs in the SQL decides. The written order stays unless
+If two orders are equal by all criteria, the order of the inputs in the SQL decides. The written order is kept unless
 another order has fewer crosses, or has smaller intermediate results and is not worse otherwise, or has equally large
-intermediate results and fewer shuffles. The written order also stays if the intermediate results consist of inputs that
-do not refer to each other, because it is then unknown which are smaller.
+intermediate results and fewer shuffles. The written order is also kept if the intermediate results consist of inputs
+that do not refer to each other, because it is then unknown which results are smaller.
 
     customers JOIN orders JOIN lines JOIN nations      as written, orders joined with lines are stored to join nations
     nations JOIN customers JOIN orders JOIN lines      reordered, only orders joined with customers are stored
 
-Inner joins are associative and commutative under any changes, retractions included. The written order stays for
+Inner joins are associative and commutative under any changes, including retractions. The written order is kept for
 
     outer, semi and anti joins, lookups     they are inputs like any other, each with its own joins below
     a condition that may fail               another order would evaluate it for rows that the written order removes
@@ -82,7 +82,7 @@ def order_joins(query: Query) -> Query:
 class _Ordering:
     """A walk over a query that reorders its joins.
 
-    Joins that occur twice, as below a domain (`sql.domain`), are reordered once, so that they stay equal.
+    Joins that occur twice, as below a domain (`sql.domain`), are reordered only once, so that both remain equal.
     """
 
     _done: list[tuple[JoinGraph, LogicalNode]] = field(default_factory=list)
@@ -118,7 +118,7 @@ def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
 
 
 def _wishes(node: LogicalNode, wanted: Wanted | None) -> Sequence[Wanted | None]:
-    """Return the partitioning that a node wants for each of its inputs."""
+    """Return the partitioning that a node needs for each of its inputs."""
     match node:
         case LogicalFilter():
             return [wanted]
@@ -164,7 +164,7 @@ def _ordered(
 
 
 def _over(node: LogicalNode, inputs: Iterator[LogicalNode]) -> LogicalNode:
-    """Return the joins in their written order, over other inputs."""
+    """Return the joins in their written order, over the given inputs."""
     if not is_free(node):
         return next(inputs)
     return with_inputs(node, lambda each: _over(each, inputs))

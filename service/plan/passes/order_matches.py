@@ -2,8 +2,8 @@
 
 Rows that may change, such as those of windows, are matched once they are final: a temporal filter buffers them until
 the watermark has passed the time by which they are ordered. A change that arrives after that is late, as it is for a
-sink of final rows. All rows that are due are released at once, because rows that were left for later would be late for
-the pattern. The results of OVER and of ranks that are ordered by that time are already final
+sink that accepts only final rows. All rows that are due are released at once, because rows that were left for a later
+batch would be late for the pattern. The results of OVER and of ranks that are ordered by that time are already final
 (`passes.buffer_until_watermark`).
 """
 

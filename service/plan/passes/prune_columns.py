@@ -31,7 +31,7 @@ def prune_columns(query: Query) -> Query:
 
 
 def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
-    """Return the node without columns that are not needed for the `wanted` ones."""
+    """Return the node without the columns that are not needed to compute the `wanted` columns."""
     match node:
         case LogicalScan():
             used = tuple(each for each in node.used if node.name(each) in wanted)
@@ -54,7 +54,7 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
 
 
 def _adds_nothing(node: LogicalNode, wanted: set[str]) -> bool:
-    """Whether an operator only adds columns to the rows of its first input, none of which is wanted."""
+    """Whether an operator only adds columns to its first input's rows, and none of the added columns is wanted."""
     if isinstance(node, LogicalOver | LogicalStamp):
         return wanted.isdisjoint(node.adds(columns(node.input.input)))
     return isinstance(node, LogicalJoin) and node.answer is not None and node.answer not in wanted
@@ -87,7 +87,7 @@ def _unary(node: LogicalUnary, wanted: set[str]) -> LogicalUnary:
     kept = node.only(wanted)
     needed = kept.reads if isinstance(kept, LogicalGrouping) else kept.reads | wanted
     ordered = {each.column for each in kept.sorts_by if each.column is not None}
-    # Without a key, the columns that a Normalize carries choose the shard, and they are chosen only here.
+    # A Normalize without a key is partitioned by the columns that it carries, which are determined only here.
     key = node.key if isinstance(node, LogicalNormalize) else shard_key(node)
     return replace(kept, input=_side(kept.input, needed, [{*key, *ordered}]))
 
@@ -99,7 +99,7 @@ def _closing(side: LogicalInput) -> set[str]:
 
 
 def _side(side: LogicalInput, needed: AbstractSet[str], keys: Iterable[set[str]]) -> LogicalInput:
-    """Return the side with its carried columns. Columns of keys and the sub-key are read, but need not be carried."""
+    """Return the side with the columns that it carries. Key and sub-key columns are read, but need not be carried."""
     needed = {*needed, *side.ids, *_closing(side)}
     carried = tuple(name for name in columns(side.input) if name in needed)
     read = {*carried, *side.sub_key, *([] if side.arrival is None else [side.arrival])}

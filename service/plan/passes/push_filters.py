@@ -6,10 +6,10 @@
     ON, one side only       moves into that side if the join does not preserve the side's rows
     on groups               moves below an aggregate, a window, a session or a pattern if it reads only group or
                             partition columns
-    on whole rows           moves below a node that splits a row into several if it reads no column in which they differ
+    on split rows           moves below a node that splits a row into several if it reads no column in which they differ
     on the left of a lookup moves into the left side, because other left rows do not affect what a row finds
     over a union            moves into every input
-    alternatives            the requirements of an OR on one side are also pushed into that side: of
+    OR over both sides      what all alternatives require of one side is also pushed into that side: for
                             (l.v = 1 AND r.v = 2) OR (l.v = 2 AND r.v = 1), `l` is filtered by l.v = 1 OR l.v = 2
 
 Any other condition stays where it is: below an outer join, it would change which rows are null-padded.
@@ -85,7 +85,7 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
 
 
 def _parted(conditions: Sequence[exp.Expr], group: AbstractSet[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """Return the conditions to push down, because they remove whole groups, and the conditions that stay."""
+    """Return the conditions to push down, which remove whole groups, and the conditions that stay above the node."""
     sink: list[exp.Expr] = []
     stay: list[exp.Expr] = []
     for each in conditions:
@@ -109,8 +109,8 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
         held = may_fail(each)
         for operand, beyond in zip(equal_sides(each, left, right) or (), (to_right, to_left), strict=False):
             if may_fail(operand):
-                # As a join key, the operand is computed without the other side, so conditions that were pushed there
-                # would not guard it. They are kept in ON as well.
+                # As a join key, the operand is computed from its own side alone, so conditions that were pushed into
+                # the other side would not guard it. These conditions are kept in ON as well.
                 on.extend(one for one in beyond if not isinstance(one, Possible) and one not in on)
         if sink is not None:
             sink += _sunk(each, held=held)
@@ -144,7 +144,10 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
 
 
 def _of_alternatives(condition: exp.Expr, side: set[str]) -> Sequence[exp.Expr]:
-    """Return what an OR requires of one side, itself as an OR; nothing if one of the alternatives requires nothing."""
+    """Return, as an OR, what the alternatives of a condition require of one side.
+
+    Returns nothing if the condition is not an OR, or if one of its alternatives requires nothing of that side.
+    """
     bare = condition.unnest()
     if not isinstance(bare, exp.Or):
         return []
@@ -156,7 +159,10 @@ def _of_alternatives(condition: exp.Expr, side: set[str]) -> Sequence[exp.Expr]:
 
 
 def _sunk(condition: exp.Expr, *, held: bool) -> Sequence[exp.Expr]:
-    """Return what to push down for a condition: its `Possible` if the condition itself must stay (`held`)."""
+    """Return what to push down for a condition: the condition or, if it must stay (`held`), its `Possible`.
+
+    Nothing is pushed down for a condition on NOW() that must stay.
+    """
     if not held:
         return [condition]
     return [] if reads_clock(condition) else [Possible(this=condition.copy())]

@@ -2,10 +2,11 @@
 
     (a JOIN b) SEMI JOIN s ON a.k = s.k     becomes     (a SEMI JOIN s ON a.k = s.k) JOIN b
 
-Whether EXISTS, NOT EXISTS, IN or NOT IN is true for a row depends only on the columns that it reads. If all of these
-belong to one side of a join, the result is the same for all pairs of a row of that side, however often the row appears.
-So the two joins can change places under any changes, retractions included, and the unique keys are those of the left
-side before and after. A side that the join pads is an exception, because null-padded rows must be filtered too.
+Whether EXISTS, NOT EXISTS, IN or NOT IN is true for a row depends only on the columns that the condition reads. If all
+of these columns belong to one side of a join, the result is the same for all pairs that contain the same row of that
+side. So the two joins can be swapped under any changes, including retractions, and the unique keys do not change: a
+semi join has the unique keys of its left side. A side that the join pads is an exception, because null-padded rows must
+be filtered too.
 
 Pushing down pays off if the join emits at least one row for each row of the side: the semi join then stores a row of
 `a` once instead of storing its pairs. In the following cases, the semi join stays where it is written:
@@ -14,8 +15,8 @@ Pushing down pays off if the join emits at least one row for each row of the sid
     a side that leaves out old rows   if the join's key is the table's key and the semi join's key is not, a Normalize
                                       would have to find the old rows
     EXISTS as a value                 it removes nothing, so it is pushed down only if the join multiplies rows
-    below an aggregate                the semi join would store rows instead of groups. It may be pushed on into a join
-                                      side that has one row for each group, unless that side would then retract rows
+    below an aggregate                the semi join would store rows instead of groups. It may be pushed further, into a
+                                      join side with one row per group, unless that side would then retract rows
     an expression that may fail       it would be evaluated for rows that the join removes
     watermarks                        a row that a semi join emits late would be late for the join
     hints on inputs, and ORDERED      they refer to the joins as written
@@ -89,7 +90,8 @@ def _is_of_itself(semi: LogicalJoin) -> bool:
 def _sunk(semi: LogicalJoin, group: frozenset[str] = frozenset(), *, pays: bool) -> LogicalNode | None:
     """Return the input of a semi join with the semi join pushed into it; None if that does not pay off.
 
-    With a `group`, the semi join must reach a side that has one row for each group.
+    If `group` is not empty, the semi join must be pushed into a join side with one row per group. `pays` is true if
+    pushing the semi join below one more join pays off in any case.
     """
     below = semi.left.input
     match below:
@@ -155,10 +157,10 @@ def _asked(semi: LogicalJoin) -> frozenset[str]:
 
 
 def _leaves_all(join: LogicalJoin, other: LogicalInput) -> bool:
-    """Whether a join's result has all rows of the side opposite `other`, as far as the plan shows.
+    """Whether a join's result contains all rows of the side opposite `other`, as far as the plan shows.
 
-    An inner join has them if its condition consists of equalities between the sides, and if `other` has all rows of its
-    tables. This assumes that each row refers to a row that exists.
+    The result of an inner join contains them if the join's condition consists of equalities between the sides, and if
+    `other` contains all rows of its tables. This assumes that each row refers to a row that exists.
     """
     if join.kind != "inner":
         return True

@@ -1,8 +1,8 @@
 """Below an operator that closes by the same watermark, release all rows that are due in one batch.
 
-A temporal filter releases a bounded number of rows at a time (`delay_until_final.AT_ONCE`), and the remaining rows in
+A temporal filter releases a limited number of rows at a time (`delay_until_final.AT_ONCE`), and the remaining rows in
 the next batches. By then, a downstream window may have been closed, so that the remaining rows would be late, or would
-start the window again. The bound stays for the filter directly below the sink, and for the filter below an OVER or a
+start the window again. The limit is kept for the filter directly below the sink, and for the filter below an OVER or a
 rank whose rows go to the sink.
 """
 
@@ -18,7 +18,7 @@ from rowkind.service.plan.tree import sides, with_inputs
 
 
 def release_all_due_below_windows(query: Query) -> Query:
-    """Remove the bound on how many rows a temporal filter releases at a time, below operators that close by time.
+    """Remove the limit on how many rows temporal filters release at a time, below operators that close by time.
 
     >>> example(release_all_due_below_windows, '''
     ...     SELECT item, SUM(price) OVER (

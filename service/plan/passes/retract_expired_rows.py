@@ -1,9 +1,9 @@
 """Retract expired rows, and everything derived from them, if `on_expire: retract` is set.
 
 A Normalize with a clock is added above each table to which this applies, or above the input that a hint names. Only
-this Normalize applies the TTL: its output contains the rows that have not expired. So operators that read only such
-rows have no TTL, and their result is that of the SQL over the rows that have not expired. Rows of other tables are
-dropped silently when they expire, and their TTL applies in every operator as usual.
+this Normalize applies the TTL: its output contains the rows that have not expired. So operators that read only the
+output of such Normalizes have no TTL, and their result equals that of the SQL over the rows that have not expired. Rows
+of other tables are dropped silently when they expire, and their TTL applies in every operator as usual.
 
 Because the Normalize stores rows by key, it also finds the old rows that a table does not send.
 """
@@ -51,14 +51,17 @@ class _Placing:
             ttl = scan.source.ttl_ms or self.query.job.ttl
             return _told(node, ttl) if ttl and on_expire(self.query, None, scan) == "retract" else node
         if isinstance(node, LogicalLookup) and node.match is not None and node.match.versions:
-            # A version stays valid for its time, however old it is, and versions must arrive as they were sent.
+            # A version remains valid for its period, however old it is, and versions must arrive as they were sent.
             return replace(node, left=replace(node.left, input=self._input(hints, node.left.input)))
         if sides(node):
             return with_inputs(node, partial(self._input, hints))
         return with_inputs(node, lambda each: self.below(each, hints))
 
     def _input(self, hints: Mapping[str, TtlHint], node: LogicalNode) -> LogicalNode:
-        """Return the input of an operator, which may have its own hint."""
+        """Return an operator's input, with a Normalize wherever expired rows must be retracted.
+
+        One of the hints may name this input.
+        """
         is_table, called = table(node) is not None, alias(node)
         names = [name for name in hints if (means(name, called) if is_table else name == called)]
         if not names:
@@ -90,9 +93,10 @@ def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
 
 
 def _may_retract_unsent(node: LogicalNode) -> LogicalNode:
-    """Return the node, with a table without a key marked as not exact: a row may have expired before it is retracted.
+    """Return the node, with its table marked as not exact if the table has no key.
 
-    Such a retraction must not remove an equal row, nor one that arrives later.
+    A row may have expired before its retraction arrives. The retraction must then not remove an equal row, nor an equal
+    row that arrives later.
     """
     if isinstance(node, LogicalFilter):
         return over(node, _may_retract_unsent(node.input))
@@ -102,7 +106,7 @@ def _may_retract_unsent(node: LogicalNode) -> LogicalNode:
 
 
 def _filtered(node: LogicalNode) -> bool:
-    """Whether the node is a table or an operator, with nothing but filters above it."""
+    """Whether the node is a table or an operator, possibly below filters."""
     while isinstance(node, LogicalFilter):
         node = node.input
     return not isinstance(node, LogicalProject | LogicalExpand | LogicalTemporalFilter)

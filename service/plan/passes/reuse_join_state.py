@@ -3,18 +3,18 @@
     a JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k      a, b and c are stored, but a JOIN b is not
 
 Because both joins have the same key, they run in the same shard, where the second join can read the first join's state
-(`operators.join.recomputed_rows`). For the touched keys, it reads rows that it would emit anyway, so the cost is at
-most that of joining these rows once more. The following inputs are still stored:
+(`operators.join.recomputed_rows`). For the keys that a batch changes, it reads rows that are part of its output anyway,
+so the cost is at most that of joining these rows once more. The following inputs are still stored:
 
     from a join with a condition         the condition would be evaluated again for all pairs of a key, though it is
                                          true for only a few of them
-    with computed columns or a filter    they would be computed again
-    whose rows expire or are evicted     when a row is recomputed, one of the rows that it was joined from may be gone
+    with computed columns or a filter    the columns and conditions would be computed again
+    whose rows expire or are evicted     when a row is recomputed, one of the rows from which it was joined may be gone
     spread over shards for hot keys      the rows are not all in the shard of their key
     whose matches an outer join counts   matches are counted for each arriving row, which is cheap for stored rows
-    from a join in another stage         this is so if the other input needs a later stage (`translate.joins`)
+    from a join in another stage         this happens if the other input needs a later stage (`translate.joins`)
 
-Measured for three tables joined by one key, with 20,000 rows each: If each key has one row in each table, the two joins
+Measured for three tables with 20,000 rows each, joined by one key: if each key has one row in each table, the two joins
 store 80,000 rows without this pass, of which 20,000 are joined rows. If each key has three rows, they store 120,000
 rows, of which 60,000 are joined rows. The cost of writing and merging the joined rows is saved as well.
 """

@@ -1,4 +1,4 @@
-"""Rewrite a ranking function such as ROW_NUMBER and the conditions on its number as one operator, a rank.
+"""Turn a ranking function such as ROW_NUMBER, and the conditions on its number, into a single operator: a rank.
 
     ROW_NUMBER() OVER (PARTITION BY k ORDER BY t) AS n … WHERE n <= 3     rank from 1 to 3 by t
     … WHERE n BETWEEN 3 AND 5, n = 2, n > 1 AND n < 4                     rank in that range
@@ -12,7 +12,7 @@
 
 If the query reads the number without an upper bound, each change may renumber a whole partition. The window then
 becomes an Over, which renumbers the rows after a change. It still becomes a rank if partitions have few rows, because
-of a unique key or a rank below, or if the hint UNBOUNDED_RANK allows the rank to read all rows. Several unbounded
+of a unique key or another rank, or if the hint UNBOUNDED_RANK allows the rank to read all rows. Several unbounded
 numbers in different orders require the hint.
 """
 
@@ -61,8 +61,8 @@ _ADVICE = (
 )
 
 Uses = Mapping[str, float]
-"""How each column that is read is used; other columns are absent. For a row's number, the value is the largest number
-that is distinguished from larger ones, or infinity if all numbers are distinguished."""
+"""How each column that is read is used; unread columns are absent. For a row number, the value is the largest number
+that is distinguished from larger numbers, or infinity if all numbers are distinguished."""
 
 
 def rewrite_ranks(query: Query) -> Query:
@@ -155,7 +155,7 @@ class _Rewriting:
         rows, rest, of_group = groups[0][0].input, [*conditions], []
         for group in groups:
             known = columns(rows).keys() | {each.number for each in group}
-            # A condition that may fail stays above, where another condition may guard it.
+            # A condition that may fail stays above the join, where another condition may guard it.
             numbers = {each.number for each in group}
             own = [each for each in rest if reads(each) & numbers and reads(each) <= known and not may_fail(each)]
             rest = [each for each in rest if each not in own]
@@ -182,16 +182,16 @@ class _Rewriting:
     def _rank(
         self, windows: Sequence[LogicalWindow], conditions: tuple[exp.Expr, ...], uses: Uses, *, alone: bool = False
     ) -> tuple[LogicalRank | LogicalOver, tuple[exp.Expr, ...]]:
-        """Return windows with the same order as one rank, and the conditions that stay above it.
+        """Combine windows with the same order into one rank, and return it with the conditions that stay above it.
 
-        They become an Over if all numbers are read, and if no other windows are over these rows (`alone`).
+        They become an Over instead if all numbers are read, and if no other windows are over these rows (`alone`).
         """
         ranges = {each.number: _ranges(each, conditions) for each in windows}
         main = min(windows, key=lambda each: ranges[each.number][-1][1])
         (first, _), (_, last) = ranges[main.number][0], ranges[main.number][-1]
         rest = tuple(each for each in conditions if len(admitted(each, main.number) or ()) != 1)
         about = set(ranges)
-        # A number that only conditions read need not leave the rank. Conditions guard each other in the order in which
+        # The rank need not emit a number that only conditions read. Conditions guard each other in the order in which
         # they are written, so they stay together.
         by_row = [found for each in rest if last == math.inf and (found := row_bound(each, about)) is not None]
         inside = bool(by_row) or any(not uses.get(name) for each in rest for name in reads(each) & about)
@@ -229,7 +229,7 @@ def _ranking(
 
 
 def _over_of(window: LogicalWindow) -> LogicalOver | None:
-    """Return the Over with the same window in the same SELECT, if any. It decides the order of equal rows."""
+    """Return the Over with the same window in the same SELECT, if any. This Over determines the order of equal rows."""
     node, order = window.input, _order([window])
     while isinstance(node, LogicalOver):
         if (node.partition, node.order) == (window.partition, order):
@@ -239,10 +239,10 @@ def _over_of(window: LogicalWindow) -> LogicalOver | None:
 
 
 def _goes_into_over(window: LogicalWindow, conditions: tuple[exp.Expr, ...]) -> bool:
-    """Whether the Over below with the same window computes the number, instead of a rank above it.
+    """Whether the Over below with the same window computes the number, instead of a rank above the Over.
 
-    A rank above the Over orders rows in the same way, unless some of them arrive at once. The results of the Over then
-    distinguish these rows, but do not show their order. Without an upper bound, all rows are numbered in any case.
+    A rank above the Over orders rows in the same way, unless several rows have the same arrival number. The results of
+    the Over distinguish such rows, but do not show their order. Without an upper bound, all rows are numbered anyway.
     """
     if (over := _over_of(window)) is None:
         return False
@@ -268,7 +268,7 @@ def _with_numbers(node: LogicalNode, windows: Sequence[LogicalWindow]) -> Logica
 
 
 def _numbers(windows: Sequence[LogicalWindow]) -> dict[str, LogicalWindowCall]:
-    """Return the calls that compute the windows' numbers, counting on from the previous row."""
+    """Return the calls that compute the windows' numbers from the first row of the partition to the current row."""
     frame = Frame("rows", None, 0)
     return {each.number: LogicalWindowCall(each.function, (), types.INT, frame, at=each.at) for each in windows}
 
@@ -280,7 +280,7 @@ def _over(windows: Sequence[LogicalWindow], order: tuple[OrderColumn, ...], belo
 
 
 def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
-    """Return the numbers that satisfy every condition that reads this number and nothing else.
+    """Return the numbers that satisfy all conditions that read only the window's number.
 
     Raises Refusal if no row can have such a number.
     """
@@ -296,7 +296,7 @@ def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
 
 
 def _same_in_partition(bounds: Iterable[exp.Expr], window: LogicalWindow, rows: LogicalNode) -> str | None:
-    """Return the first bound that is an integer column with the same value in all rows that a partition ever has."""
+    """Return the first bound that is an integer column with the same value in all rows that are ever in a partition."""
     fixed, types_ = fixed_columns(rows, set(window.partition)), columns(rows)
     for each in bounds:
         bare = each.unnest()
@@ -331,7 +331,7 @@ def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:
 
 
 def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) -> Ties:
-    """Return whether the earliest or the latest arrival ranks first among equal rows."""
+    """Return whether the earliest or the latest arrival ranks first among tied rows."""
     final = order[-1] if order else None
     if final is None or not final.descending:
         return "earliest first"
@@ -343,7 +343,7 @@ def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) ->
 
 
 def _with_uses(uses: Uses, expressions: Iterable[exp.Expr]) -> dict[str, float]:
-    """Return these uses, extended with those by the expressions."""
+    """Return `uses`, extended with how the expressions use columns."""
     found = dict(uses)
     for each in expressions:
         for name in reads(each):

@@ -1,8 +1,8 @@
 """Plan a shared view with state separately from its uses, so that it exists only once.
 
-Otherwise each use would push its own filters and columns into the view, and the uses would differ. The view keeps only
-the columns that at least one use reads. Two kinds of views are not shared. A view that only filters and projects tables
-has no work to share. A view with a window on top needs the bounds that its uses set.
+Otherwise each use would push its own filters and columns into the view, and the uses would differ. The view contains
+only the columns that at least one use reads. Two kinds of views are not shared: a view that only filters and projects
+tables has no state to share, and a view with a window on top needs the bounds that its uses set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ Kept = Mapping[str, frozenset[int]]
 
 
 def shared_views(queries: Sequence[Query]) -> list[str]:
-    """Return the names of the views with state that are used more than once. Uses inside a view count once."""
+    """Return the names of the views with state that are used more than once.
+
+    A use inside another view counts once, however often that other view is used.
+    """
     uses: Counter[str] = Counter()
     seen: dict[str, LogicalProject] = {}
 
@@ -44,12 +47,12 @@ def shared_views(queries: Sequence[Query]) -> list[str]:
 
 
 def share_views(query: Query, kept: Kept) -> Query:
-    """Return the query with these views marked to be planned separately."""
+    """Return the query, with the views in `kept` marked to be planned separately."""
     return replace(query, root=bottom_up(query.root, partial(_marked, kept)))
 
 
 def columns_read(queries: Sequence[Query]) -> dict[str, frozenset[int]]:
-    """Return the positions of the columns that are read from each such view, after columns have been pruned."""
+    """Return the positions of the columns that are read from each separately planned view, after column pruning."""
     found: dict[str, frozenset[int]] = defaultdict(frozenset)
     for query in queries:
         for node in walk(query.root):

@@ -1,9 +1,9 @@
-"""Emit rows in time order, for an ORDER BY of the whole query whose first column is derived from a table's time.
+"""Emit rows in time order if the whole query has an ORDER BY whose first column is derived from a table's time.
 
 A row is buffered until no earlier row can arrive, that is, until the watermark passes its time. `sql.time_order` has
 already added a temporal filter below the SELECT list; this pass makes the filter follow the watermark. All rows are in
-one shard, because they share a single order. A row that arrives behind the watermark is late, because it can no longer
-be placed in the order. (This is Flink's temporal sort, which also has a parallelism of one.)
+one shard, because they share a single order. A row that arrives after the watermark has passed its time is late,
+because it can no longer be placed in the order. (This is Flink's temporal sort, which also has a parallelism of one.)
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def sort_by_time(query: Query) -> Query:
 
 
 def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
-    """Return the filter, set to release rows in time order. Raises Refusal if that is not possible."""
+    """Return the filter, changed to release rows in time order. Raises Refusal if that is not possible."""
     below, first = node.input.input, node.order[0]
     time = event_times(below).get(first.column or "")
     found = None if time is None or first.descending else passed(timed_tables(below), str(first.column), time)

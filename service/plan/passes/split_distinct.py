@@ -36,7 +36,7 @@ _EXTREMES = ("min", "max", "any_value")
 def split_distinct(query: Query) -> Query:
     """Split an aggregate with DISTINCT into two steps where it pays off.
 
-    Raises Refusal for a hint that cannot be followed.
+    Raises Refusal for a hint that cannot be applied.
 
     >>> example(split_distinct, '''
     ...     SELECT /*+ SPLIT_DISTINCT */ status, COUNT(DISTINCT customer_id) AS n FROM orders GROUP BY status''')
@@ -87,13 +87,13 @@ def _check(node: LogicalAggregate) -> None:
 
 
 Steps = tuple[str, LogicalAggregateCall, LogicalAggregateCall]
-"""The column with a call's results for parts of a group, that call, and the call that combines the results."""
+"""The column with results for parts of a group, the call that computes them, and the call that combines them."""
 
 
 def in_two_steps(name: str, call: LogicalAggregateCall, below: Mapping[str, Type]) -> Steps | None:
     """Return the two steps of a call over rows with the columns `below`.
 
-    None if the call cannot be split, because it needs all rows of the group or is DISTINCT.
+    Returns None if the call cannot be split, because it needs all rows of the group or is DISTINCT.
     """
     partial = f"{name}#first"
     if call.function in _EXTREMES:
@@ -106,9 +106,9 @@ def in_two_steps(name: str, call: LogicalAggregateCall, below: Mapping[str, Type
 
 
 def between(partial: str, second: LogicalAggregateCall) -> tuple[str, LogicalAggregateCall, LogicalAggregateCall]:
-    """Return two steps in place of a second step over `partial`: one for larger parts, and one that combines these.
+    """Split the second step over the column `partial` in two: one for larger parts, and one that combines these parts.
 
-    The name of the column with the results for the larger parts comes first.
+    Returns the name of the column with the results for the larger parts, and the two steps.
     """
     name = f"{partial.removesuffix('#first')}#between"
     if second.stage == "whole":

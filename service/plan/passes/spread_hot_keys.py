@@ -1,13 +1,13 @@
-"""Spread a key with very many rows over several shards if the hint SKEW asks for it.
+"""Spread the rows of a hot key, which has very many rows, over several shards if the hint SKEW asks for it.
 
     SELECT /*+ SKEW('o') */ … FROM orders o JOIN customers c ON …   rows of `o` with the same key are spread over 8
                                                                     shards; rows of `c` are copied to each of them
-    SELECT /*+ SKEW('o' = 32) */ …                                  over 32 shards
+    SELECT /*+ SKEW('o' = 32) */ …                                  the same over 32 shards
     SELECT /*+ SKEW('o') */ … ROW_NUMBER() OVER (…) … <= 3          ranks in 8 shards, then one rank of their first rows
 
-This is correct if no result depends on rows in other shards. In a join, a spread row still meets all rows that it may
-match. But the join must not preserve the copied side, because a copied row does not know whether its other copies have
-matches.
+This is correct if no result depends on rows in other shards. In a join, all rows that a spread row may match are copied
+to its shard. But the join must not preserve the copied side, because a shard does not know whether the copies of a row
+in other shards have matches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rowkind.service.plan.tree import rewritten, sides, walk
 def spread_hot_keys(query: Query) -> Query:
     """Spread the rows of a hot key over several shards if SKEW asks for it.
 
-    Raises Refusal for a hint that cannot be followed.
+    Raises Refusal for a hint that cannot be applied.
 
     >>> example(spread_hot_keys, '''
     ...     SELECT /*+ SKEW('o') */ o.order_id, c.name

@@ -1,4 +1,4 @@
-"""Order rows by processing time if results by arrival order must be final: in OVER, ORDER BY and first-row ranks.
+"""Order rows by processing time where OVER, ORDER BY or a first-row rank uses arrival order and must be final.
 
     SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY PROCTIME() ROWS 2 PRECEDING) FROM a        into an append sink
     SELECT … ROW_NUMBER() OVER (PARTITION BY k ORDER BY PROCTIME()) AS n … WHERE n = 1         into an append sink
@@ -6,7 +6,7 @@
 Each row gets the time of its batch as a column, as if the query selected `PROCTIME() AS p` and ordered rows by `p`.
 Within a batch, rows are ordered by their arrival numbers. Arrival numbers alone are not enough: if one of several
 partitions lags behind, or if rows wait for a watermark, a later row may have a lower number than rows that have been
-emitted. Rows of a SELECT DISTINCT are ordered here by the arrival of each row's first record, and not by their group
+emitted. Rows of a SELECT DISTINCT are ordered here by the arrival of each row's first record, not by their group
 columns.
 """
 
@@ -29,7 +29,7 @@ _Ordered = TypeVar("_Ordered", LogicalOver, LogicalRank, LogicalTemporalFilter)
 
 
 def stamp_arrivals(query: Query) -> Query:
-    """Stamp rows with their arrival time if they are only inserted, ordered by arrival, and emitted once.
+    """Stamp rows with their processing time if they are only inserted, ordered by arrival, and emitted once.
 
     >>> example(stamp_arrivals, "SELECT page FROM clicks ORDER BY PROCTIME()", sink="append")
     TemporalFilter clock=the clock final order=[PROCTIME()]

@@ -1,9 +1,9 @@
-"""Choose the shard in which rows get their processing time, for PROCTIME() as a column.
+"""Choose the shards in which rows are stamped with their processing time, for PROCTIME() as a column.
 
 A retraction would get a different time from the row that it retracts, so the input must only insert rows.
 
 An aggregate over windows of processing time needs the rows of a group in one shard, and all rows of a batch have the
-same time. So the other group columns choose the shard in which a row gets its time. The row is aggregated in the same
+same time. So the other group columns determine the shard in which a row is stamped. The row is aggregated in the same
 shard, so nothing is shuffled in between, as with panes (`passes.aggregate_panes`).
 """
 

@@ -1,8 +1,8 @@
 """Compiles arithmetic and bitwise operators on integers, decimals and doubles, with Spark's result types.
 
-A decimal result that could have more than 38 digits loses digits after the decimal point, down to six, as in Spark. If
-DuckDB's 128 bits are then too few for an intermediate result, `service.execute.kernels.decimals` computes the result
-digit by digit.
+As in Spark, a decimal result that could have more than 38 digits loses digits after the decimal point, but at least six
+of them remain. If an intermediate result does not fit into DuckDB's 128 bits, `service.execute.kernels.decimals`
+computes the result digit by digit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEAST_SCALE = 6
 
 
 def number_type(text: str) -> Type | None:
-    """Return the type of a number literal; None for a decimal with too many digits.
+    """Return the type of a number literal, or None for a decimal with too many digits.
 
     Raises ValueError if the text is not a number.
     """
@@ -52,7 +52,7 @@ def number_type(text: str) -> Type | None:
 
 
 def calculated(sign: str, left: Typed, right: Typed, *, strict: bool = True) -> Typed:
-    """Compile `left sign right` for two numbers. If `strict` is False, errors become NULL, as in TRY_ADD."""
+    """Compile an arithmetic operation on two numbers. If `strict` is False, an error becomes NULL, as in TRY_ADD."""
     families = {family(left.type), family(right.type)}
     if "decimal" in families and "float" not in families:
         return _of_decimals(sign, left, right, strict=strict)
@@ -78,7 +78,7 @@ def _lossy(type_: Type, *, strict: bool) -> Type:
 
 
 def _by_zero(left: str, sign: str, type_: Type) -> str:
-    """Return SQL for a quotient or remainder by zero: an error, or NULL if the left operand is NULL."""
+    """Return SQL for a division by zero: it fails, or returns NULL if the left operand is NULL."""
     failed = types.failure(f"'division by zero: {_ADVICE[sign]} returns NULL instead'", types.duckdb(type_))
     return f"CASE WHEN {left} IS NOT NULL THEN {failed} END"
 
@@ -113,7 +113,7 @@ _NAMES = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "rem
 
 
 def _digits(sign: str, a: Type, b: Type) -> tuple[int, int]:
-    """Return how many digits a result can have, and how many of them after the decimal point."""
+    """Return the maximum number of digits of a result, and how many of these digits follow the decimal point."""
     match sign:
         case "*":
             return a.precision + b.precision + 1, a.scale + b.scale
@@ -130,7 +130,7 @@ def _digits(sign: str, a: Type, b: Type) -> tuple[int, int]:
 def _bounded(precision: int, scale: int) -> Type:
     """Return Spark's decimal type for a result with this precision and scale.
 
-    Above 38 digits, digits after the point are dropped first, but at least six stay.
+    If the precision exceeds 38, digits after the decimal point are dropped, but at least six of them remain.
     """
     if precision > _MOST:
         scale = max(_MOST - (precision - scale), min(scale, _LEAST_SCALE))
@@ -140,7 +140,7 @@ def _bounded(precision: int, scale: int) -> Type:
 
 
 def _unscaled(sql: str, type_: Type) -> str:
-    """Return SQL for the digits of a decimal as a HUGEINT."""
+    """Return SQL for a decimal without its decimal point, as a HUGEINT."""
     if type_.precision + type_.scale < _MOST:
         return f"CAST({sql} * {10**type_.scale} AS HUGEINT)"
     return f"CAST(replace(CAST({sql} AS VARCHAR), '.', '') AS HUGEINT)"

@@ -1,4 +1,4 @@
-"""Compiles function calls by the name that the user wrote, regardless of the node that the parser creates."""
+"""Compiles function calls. Functions are looked up by the name in the SQL, whichever node the parser created."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def no_function(node: exp.Func) -> Refusal:
 
 
 def is_unknown(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
-    """Return whether a node calls neither a scalar function nor a function of the job.
+    """Return whether a node calls a function that is neither a scalar function nor defined by the job.
 
     The call may still be an aggregate function.
     """
@@ -58,7 +58,7 @@ def is_unknown(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
 def _with_names(parts: list[exp.Expr]) -> list[exp.Expr]:
     """Return the fields of a STRUCT, each preceded by its name.
 
-    The name is the field's alias, the name of the column or field, or `col` followed by a number.
+    The name is the field's alias, or the name of the column or field that it reads, or `col` followed by a number.
     """
     named: list[exp.Expr] = []
     for number, part in enumerate(parts, 1):
@@ -115,7 +115,8 @@ _SPELLED: Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Extract: ("EXTRACT", ("this", "expression")),
     exp.Transform: ("TRANSFORM", ("this", "expression")),
 }
-"""Functions with special syntax: for each node, the function's name and the parts of the node that are its arguments.
+"""Functions with special syntax: for each kind of node, the function's name, and the parts of the node that hold the
+function's arguments.
 """
 
 RULES: Mapping[type[exp.Expr], Rule] = {

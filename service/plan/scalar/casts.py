@@ -17,14 +17,13 @@ from rowkind.service.plan.scalar.types import Family, family
 
 _WIDE = Context(prec=100)
 _NEAR = 700_000
-"""Within this many days of 1970-01-01, every year has four digits."""
+"""For dates at most this many days before or after 1970-01-01, the year has four digits."""
 _EXACT_DIGITS = 15
-"""Decimals with up to this many digits become a DOUBLE by one exact division; longer ones are converted through text.
-"""
+"""A decimal with at most this many digits becomes a DOUBLE by one exact division; a longer decimal, through text."""
 
 
 def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None:
-    """Return DuckDB SQL that casts a value as Spark's CAST or TRY_CAST does; None if the cast is not supported."""
+    """Return DuckDB SQL that casts a value like Spark's CAST or TRY_CAST, or None if the cast is not supported."""
     if source.required == to.required:
         return sql
     if types.is_nested(source):
@@ -33,7 +32,7 @@ def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None
     if of == "null":
         return f"CAST(NULL AS {types.duckdb(to)})"
     if of == into and of not in ("decimal", "integer", "float"):
-        # Both types have the same values: an enum is text, and a time in milliseconds is a time.
+        # The two types have the same values in expressions: an enum is text, and times are in microseconds.
         return sql
     if of == "string":
         return casts_of_text.cast(sql, to, strict=strict)
@@ -89,11 +88,11 @@ _CASTS: Mapping[tuple[Family | None, Family | None], str] = {
     ("timestamp", "float"): "CAST({micros} / 1000000.0::DOUBLE AS {name})",
     ("timestamp", "decimal"): "{word}(CAST({micros} AS DECIMAL(20,0)) * CAST(0.000001 AS DECIMAL(7,6)) AS {name})",
 }
-"""Casts between families, except from text, to text and from NULL."""
+"""The casts between type families, except those from text, to text and from NULL."""
 
 
 def may_lose(source: Type, to: Type) -> bool:
-    """Return whether even a strict CAST turns some values that are not NULL into NULL."""
+    """Return whether a cast returns NULL for some values that are not NULL, even if it is a strict CAST."""
     return family(source) == "float" and family(to) == "decimal"
 
 
@@ -119,7 +118,7 @@ def _to_text(sql: str, source: Type) -> str | None:
 
 
 def constant(text: str, to: Type) -> str | None:
-    """Return DuckDB SQL for the text of a literal as a value of type `to`; None if the text is not such a value."""
+    """Return DuckDB SQL for a literal's text as a value of type `to`, or None if the text is not such a value."""
     text = text.strip()
     match family(to):
         case "string":

@@ -9,17 +9,19 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.scalar import types
 
 Inner = Callable[[str, Type, Type], "str | None"]
-"""The cast of an inner value: its SQL, its type and the target type; None if there is no such cast."""
+"""A function that casts an inner value, given the value's SQL, its type and the target type. It returns SQL, or None if
+Spark has no such cast.
+"""
 
 
 def variables(*texts: str, count: int = 1) -> list[str]:
-    """Return parameter names for a DuckDB lambda that do not occur in the texts from which the lambda is built."""
+    """Return names for the parameters of a DuckDB lambda that occur in none of the SQL texts used in the lambda."""
     last = max([int(number) for text in texts for number in re.findall(r"(?i)each_(\d+)", text)], default=0)
     return [f"each_{number}" for number in range(last + 1, last + count + 1)]
 
 
 def cast(sql: str, source: Type, to: Type, inner: Inner) -> str | None:
-    """Return DuckDB SQL that casts an array, map or struct to another type of its kind, or to text.
+    """Return DuckDB SQL that casts an array, map or struct to text, or to another array, map or struct type.
 
     Return None if Spark has no such cast.
     """
@@ -56,7 +58,7 @@ def field(sql: str, name: str) -> str:
 
 
 def _text(sql: str, source: Type, inner: Inner) -> str | None:
-    """Return DuckDB SQL for the value as Spark writes it: [a, null], {k -> v} or {a, b}."""
+    """Return DuckDB SQL for a nested value in Spark's text form: [a, null], {k -> v} or {a, b}."""
     string = types.STRING
 
     def written(value: str, type_: Type) -> str | None:

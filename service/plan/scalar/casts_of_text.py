@@ -1,7 +1,7 @@
 """Casts from text to numbers, dates and times, as in Spark SQL's ANSI mode.
 
 Spaces and control characters around the value are ignored. Years have four or more digits and may have a sign. A time
-must come with its date. A time zone is `Z`, an offset, or the name of a region.
+must be preceded by a date. A time zone is `Z`, an offset, or a region name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _DAY = r"\d{4}-\d{1,2}-\d{1,2}"
 _MOMENT = r"\d{4}-\d\d-\d\d[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 
 _WORDS = {"nan": "'nan'", "inf": "'inf', '+inf', 'infinity', '+infinity'", "-inf": "'-inf', '-infinity'"}
-"""The words for floating point values that are not digits, by DuckDB's word for the value."""
+"""The words that are read as infinity or NaN, keyed by DuckDB's word for the value."""
 
 
 def cast(sql: str, to: Type, *, strict: bool) -> str | None:
-    """Return SQL that converts text to type `to`; None if unsupported.
+    """Return SQL that converts text to type `to`, or None if the conversion is not supported.
 
-    Other text fails, or becomes NULL if not `strict`.
+    For text that is not a value of this type, the SQL fails or, if `strict` is False, returns NULL.
     """
     text = f"trim({sql}, '{_AROUND}')"
     word = "CAST" if strict else "TRY_CAST"
@@ -33,7 +33,7 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
     bad = types.failure(reason, "TIMESTAMP" if family(to) == "timestamp" else name) if strict else "NULL"
 
     def where(pattern: str, value: str) -> str:
-        """Return WHEN branches for text ({0}) of this pattern, untrimmed text first, since trimming is expensive."""
+        """Return WHEN branches for text ({0}) that matches a pattern. Untrimmed text is tested first: it is cheap."""
         return "".join(
             f"WHEN regexp_full_match({each}, '{pattern}') THEN {value.format(each)} " for each in (sql, text)
         )
@@ -50,7 +50,7 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
         case "decimal":
             return _case(sql, where(NUMBER, f"{word}({{0}} AS {name})"), bad)
         case "float":
-            # As in Java, a letter after a number gives its width (d or f), and a number that is too large is infinite.
+            # As in Java, a number may be followed by d or f, and a number that is too large becomes infinite.
             large = "(CASE WHEN starts_with({0}, '-') THEN '-inf' ELSE 'inf' END)"
             number = f"COALESCE(TRY_CAST(rtrim({{0}}, 'dDfF') AS {name}), CAST({large} AS {name}))"
             words = "".join(

@@ -1,4 +1,4 @@
-"""Conditions on NOW() in the form that passes use: a time from the row, compared with the current time.
+"""Conditions on NOW(), rewritten for the planner's passes as comparisons of a row's time with the current time.
 
 ts > NOW() - INTERVAL '1' DAY     ts, a day later, > NOW()
 d >= CURRENT_DATE                 d, >= CURRENT_DATE
@@ -16,23 +16,23 @@ NOW, TODAY = "NOW()", "CURRENT_DATE"
 
 
 class ClockCondition(exp.Expression, exp.Func):
-    """Compares a time that depends only on the row with the current time; only the planner creates it.
+    """A comparison of the current time with a time that depends only on the row. Only the planner creates this node.
 
-    `operator` is one of < <= > >=, with the row's time on its left, and `clock` is `NOW` or `TODAY`. `later` is the
-    number of microseconds added to the row's time for the comparison. The sum need not be a valid TIMESTAMP, whereas
-    NOW() moved in the opposite direction always is one.
+    `operator` is <, <=, > or >=; the row's time is its left operand. `clock` is `NOW` or `TODAY`. `later` is the number
+    of microseconds that are added to the row's time before the comparison. This sum may be outside the range of
+    TIMESTAMP, but NOW() minus `later` is always within it.
     """
 
     arg_types = {"this": True, "operator": True, "clock": True, "later": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def is_now(node: exp.Expr) -> bool:
-    """Return whether the node is NOW(), in any spelling."""
+    """Return whether a node is NOW() or a synonym of it."""
     return isinstance(node, exp.CurrentTimestamp) or _is_call(node, ("NOW", "CURRENT_TIMESTAMP"))
 
 
 def is_today(node: exp.Expr) -> bool:
-    """Return whether the node is CURRENT_DATE, in any spelling."""
+    """Return whether a node is CURRENT_DATE or a synonym of it."""
     return isinstance(node, exp.CurrentDate) or _is_call(node, ("CURRENT_DATE", "CURDATE"))
 
 
@@ -46,7 +46,7 @@ def reads_clock(node: exp.Expr) -> bool:
 
 
 def moved_column(time: exp.Expr) -> tuple[exp.Column, int] | None:
-    """Return the column and the offset in µs if a time is a column plus or minus constant intervals, otherwise None."""
+    """Return a time's column and offset in µs if it is a column plus or minus constant intervals, otherwise None."""
     time, later = time.unnest(), 0
     while isinstance(time, exp.Add | exp.Sub) and isinstance(time.expression, exp.Interval):
         try:

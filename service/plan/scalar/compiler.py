@@ -1,7 +1,7 @@
-"""Compiles a scalar expression in one walk: each kind of node has a rule, and a node without a rule is refused by name.
+"""Compiles a scalar expression in one traversal. Each kind of node has a rule; a node without a rule is refused.
 
 The rules are in the other modules of this package (`scalar.scalars` collects them). The operands of every operation are
-cast to the type that Spark casts them to, so that no result depends on DuckDB's own type rules.
+cast to the same type as in Spark, so that no result depends on DuckDB's own type rules.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from rowkind.service.plan.scalar.typed import Typed, converted, opened, quoted, 
 from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, family, with_null
 
 Columns = Mapping[str, tuple[str, Type]]
-"""For each column of the plan, its name and its type in a calc's input."""
+"""Maps each of the plan's columns to its name and type in a calc's input."""
 
 _LONGEST = 200_000
 """The maximum length of one expression's DuckDB SQL, in characters."""
 
 Rule = tuple[Callable[["Compiler", Any], Typed], tuple[str, ...]]
-"""A function that compiles a kind of node to DuckDB SQL, and the parts that such a node may have. A node with any other
-part is refused."""
+"""A function that compiles one kind of node to DuckDB SQL, and the names of the parts that this kind of node may
+contain. A node that contains another part is refused.
+"""
 
 
 class Compiler:
-    """Compiles expressions over `columns` by `rules`."""
+    """Compiles expressions over the given `columns`, using one of the `rules` for each kind of node."""
 
     def __init__(
         self, columns: Columns, rules: Mapping[type[exp.Expr], Rule], variables: Mapping[str, Typed] | None = None
@@ -40,15 +41,15 @@ class Compiler:
         self._variables = variables or {}
 
     def function(self, node: exp.Lambda, arguments: Sequence[Type]) -> tuple[str, Typed]:
-        """Return a lambda's parameters in DuckDB SQL, and its body for arguments of these types.
+        """Compile a lambda for arguments of the given types; return its parameters and its body in DuckDB SQL.
 
-        The lambda may omit parameters at the end. Raises Refusal.
+        The lambda may have fewer parameters than there are arguments. Raises Refusal.
         """
         names = [parameter.name for parameter in node.expressions]
         if len(names) > len(arguments) or len({name.lower() for name in names}) < len(names):
             raise Refusal(
-                "a lambda's parameters must have different names, and their number here can be at most "
-                f"{len(arguments)}, not {len(names)}",
+                "a lambda's parameters must have different names, and there can be at most "
+                f"{len(arguments)} of them here, not {len(names)}",
                 node,
             )
         taken_names = [name for name, _ in self.columns.values()] + [value.sql for value in self._variables.values()]
@@ -69,19 +70,19 @@ class Compiler:
         value = self.value(node)
         if family(value.type) is None:
             raise Refusal(
-                f"values of type {value.type.sql} can only be selected unchanged: expressions cannot compute "
-                "with them or compare them",
+                f"values of type {value.type.sql} cannot be compared or used in computations: they can only be "
+                "selected unchanged",
                 node,
             )
         return value
 
     def whole(self, node: exp.Expr) -> Typed:
-        """Compile a node of a type that `compile` accepts, or an ARRAY, MAP or STRUCT of them. Raises Refusal."""
+        """Compile a node like `compile`, but also accept an ARRAY, MAP or STRUCT of usable types. Raises Refusal."""
         value = self.value(node)
         if not types.computable(value.type):
             raise Refusal(
-                f"values of type {value.type.sql} can only be selected unchanged: expressions cannot compute "
-                "with them or compare them",
+                f"values of type {value.type.sql} cannot be compared or used in computations: they can only be "
+                "selected unchanged",
                 node,
             )
         return opened(value)
@@ -94,8 +95,8 @@ class Compiler:
             name, type_ = self.columns[node.name]
             if any(inner.logical == "decimal" and family(inner) is None for inner in type_.walk()):
                 raise Refusal(
-                    f"values of type {type_.sql} can only be selected unchanged: expressions cannot compute "
-                    "with them or compare them",
+                    f"values of type {type_.sql} cannot be compared or used in computations: they can only be "
+                    "selected unchanged",
                     node,
                 )
             return taken(quoted(name), type_)
@@ -108,7 +109,7 @@ class Compiler:
                 raise Refusal(f"this form of {_called(node)} is not supported", node)
         found = write(self, node)
         if len(found.sql) > _LONGEST:
-            # Some functions repeat an argument in their SQL, so nested calls grow fast.
+            # Some functions repeat an argument in their SQL, so the SQL of nested calls can grow exponentially.
             raise Refusal("functions are nested too deeply here: compute the inner ones in a derived table", node)
         return found
 
@@ -129,8 +130,7 @@ class Compiler:
     def numbers(self, *nodes: exp.Expr) -> list[Typed]:
         """Compile nodes that must be numbers. Raises Refusal.
 
-        All nodes are compiled before any type is checked, so an unsupported expression is reported before a value that
-        is not a number.
+        All nodes are compiled before any type is checked, so that an unsupported expression is reported first.
         """
         values = [self.compile(node) for node in nodes]
         return [self._number(node, value) for node, value in zip(nodes, values, strict=True)]
@@ -140,19 +140,19 @@ class Compiler:
         if family(value.type) == "null":
             return converted(value, INT)
         if family(value.type) not in ("integer", "decimal", "float"):
-            raise Refusal(f"expected a number, got {value.type.sql}: write a CAST, or another column", node)
+            raise Refusal(f"expected a number, got {value.type.sql}: use a CAST or another column", node)
         return value
 
     def united(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> tuple[list[Typed], Type]:
-        """Compile all parts, and cast them to Spark's common type; return them, and that type.
+        """Compile all parts, cast them to Spark's common type, and return the cast values and that type.
 
-        A string literal is read as a value of the other parts' type. Raises Refusal.
+        A string literal is converted to the type of the other parts. Raises Refusal.
         """
         return unite([self.whole(part) for part in parts], node)
 
 
 def taken(sql: str, type_: Type) -> Typed:
-    """Return a column's value, converted to the type that expressions use."""
+    """Return SQL that reads a column and converts its value to the type that expressions use."""
     found = family(type_)
     if found is None:
         return Typed(sql, type_)

@@ -33,9 +33,9 @@ def _both(compiler: Compiler, node: exp.Connector) -> Typed:
 
 
 def joined(word: str, operands: Sequence[tuple[Typed, exp.Expr]]) -> Typed:
-    """Join conditions with AND or OR; each condition comes with the expression from which it was compiled.
+    """Join conditions with AND or OR. Each condition is paired with the expression from which it was compiled.
 
-    As in Spark, once a condition decides the result, the conditions after it are not evaluated, so they cannot fail.
+    As in Spark, if a condition decides the result, the conditions after it are not evaluated, and so cannot fail.
     """
     *before, (found, _) = operands
     for index, (condition, _) in reversed(list(enumerate(before))):
@@ -60,7 +60,7 @@ _SAFE_CALLS = (
 
 
 class Possible(exp.Expression, exp.Func):
-    """Tests whether a condition is true for a row or cannot be evaluated on it; only the planner creates this node."""
+    """A test whether a condition is true for a row or fails on the row. Only the planner creates this node."""
 
     arg_types = {"this": True}  # noqa: RUF012 -- sqlglot's convention
 
@@ -68,11 +68,11 @@ class Possible(exp.Expression, exp.Func):
 def may_fail(node: exp.Expr) -> bool:
     """Return whether an expression may fail on a row, for example by a division, a cast or an overflow.
 
-    Functions that are not known to be safe may fail. An expression that may fail is not evaluated for rows that an
-    earlier condition has removed. So no pass may move it past such a condition.
+    A function may fail unless it is known to be safe. An expression that may fail must not be evaluated for rows that
+    an earlier condition has removed, so no pass may move it before that condition.
     """
     if isinstance(node, ClockCondition):
-        # A column's time is moved without SQL, so this cannot fail.
+        # A constant is added to the column's time outside of SQL, so this cannot fail.
         return moved_column(node.this) is None and may_fail(node.this)
     parts = node.walk(prune=lambda each: isinstance(each, Possible))
     return not all(isinstance(each, (*_SAFE, Possible)) or _is_safe_call(each) for each in parts)
@@ -81,7 +81,7 @@ def may_fail(node: exp.Expr) -> bool:
 def may_move(condition: exp.Expr) -> bool:
     """Return whether a condition may be evaluated on rows other than those on which the query evaluates it.
 
-    Such a condition neither fails nor calls a nondeterministic function.
+    This is the case if the condition cannot fail and does not call a nondeterministic function.
     """
     return not may_fail(condition) and all(function.deterministic for function in functions_in(condition))
 
@@ -119,7 +119,7 @@ def _is(compiler: Compiler, node: exp.Is) -> Typed:
     if isinstance(node.expression, exp.Null):
         inner = node.this.unnest()
         if isinstance(inner, exp.Column):
-            # IS NULL works on columns of any type, even types that other expressions cannot use, because DuckDB can
+            # IS NULL accepts columns of any type, even types that other expressions cannot use, because DuckDB can
             # read such columns.
             name, _type = compiler.columns[inner.name]
             return Typed(f"({quoted(name)} IS NULL)", BOOLEAN)

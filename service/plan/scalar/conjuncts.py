@@ -1,4 +1,4 @@
-"""Helpers for expression trees: list the columns that they read, substitute columns, and split conditions at AND."""
+"""Helpers for expressions: list the columns that they read, substitute columns, and split a condition at AND."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def reads(node: exp.Expr) -> set[str]:
 
 
 def substitute(node: exp.Expr, definitions: Mapping[str, exp.Expr]) -> exp.Expr:
-    """Return the expression with columns replaced by their definitions."""
+    """Return an expression in which each column with a definition is replaced by its definition."""
 
     def define(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Column) and each.name in definitions:
@@ -29,7 +29,7 @@ def substitute(node: exp.Expr, definitions: Mapping[str, exp.Expr]) -> exp.Expr:
 
 
 def conjuncts(node: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """Return the parts of a condition that AND connects, without those that are simply TRUE."""
+    """Return the operands of a condition's ANDs, except the constant TRUE."""
     if node is None:
         return ()
     parts = node.flatten() if isinstance(node, exp.And) else [node]

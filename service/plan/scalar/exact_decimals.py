@@ -1,8 +1,8 @@
-"""Compares integers and decimals exactly, even if no single decimal type can hold them.
+"""Compares integers and decimals exactly, even if no decimal type can represent all of their values.
 
-DECIMAL(38,9) and DECIMAL(38,8) would need 39 digits. For a comparison, each number is split into the digits before the
-decimal point and the digits after it, and each part fits into a type. As a join key, the number is text without
-trailing zeros.
+For example, a common type for DECIMAL(38,9) and DECIMAL(38,8) would need 39 digits. To compare numbers, each number is
+split at the decimal point into two parts that fit into a type. To use numbers as a join key, each number is converted
+to text without trailing zeros.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rowkind.service.plan.scalar.types import STRING, as_decimal, family, with_n
 
 
 class Digits(exp.Expression, exp.Func):
-    """Converts an integer or decimal to text that is the same for equal numbers; only the planner creates this node."""
+    """An integer or decimal as text; equal numbers have equal texts. Only the planner creates this node."""
 
     arg_types = {"this": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def too_wide(of: Sequence[Type]) -> bool:
-    """Return whether these types are integers and decimals without a common type."""
+    """Return whether the types are all integers or decimals, but have no common type."""
     decimals = [as_decimal(type_) for type_ in of if family(type_) in ("integer", "decimal")]
     if len(decimals) < len(of):
         return False
@@ -34,7 +34,7 @@ def too_wide(of: Sequence[Type]) -> bool:
 
 
 def compared(values: Sequence[Typed], at: exp.Expr | None = None) -> list[Typed]:
-    """Return all values in a form in which DuckDB can compare them. Raises Refusal if they cannot be compared."""
+    """Convert values to a form that DuckDB can compare. Raises Refusal if the values cannot be compared."""
     known = [value for value in values if family(value.type) != "null"]
     if not known or not too_wide([value.type for value in known]):
         return unite(values, at)[0]

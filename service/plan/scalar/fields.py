@@ -16,7 +16,10 @@ from rowkind.service.plan.scalar.types import array_of, with_null
 
 
 def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[exp.Column, list[exp.Identifier]]:
-    """Split a dotted name into a column and its fields. As in Spark, a table takes precedence over a column."""
+    """Split a dotted name into a column and a path of nested fields.
+
+    As in Spark, if the first part is the name of both a table and a column, it refers to the table.
+    """
     parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
     count = 2 if len(parts) > 1 and is_table(parts[0].name) else 1
     bare = exp.Column(this=parts[count - 1].copy(), table=parts[0].copy() if count > 1 else None)
@@ -24,7 +27,7 @@ def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[ex
 
 
 def field_of(column: exp.Expr, fields: Sequence[exp.Identifier]) -> exp.Expr:
-    """Return the expression for a nested field of a column; the outermost field comes first in `fields`."""
+    """Return the expression for a column's nested field; `fields` is the path to this field, outermost field first."""
     for field in fields:
         column = exp.Dot(this=column, expression=field)
     return column

@@ -1,4 +1,4 @@
-"""Compiles dates and timestamps plus or minus an INTERVAL literal or a number of days."""
+"""Compiles the addition and subtraction of an INTERVAL literal or a number of days to or from a date or timestamp."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_NUMBER = "expected an INTERVAL literal, such as INTERVAL '3' DAY or INTERVAL
 def moved(compiler: Compiler, node: exp.Add | exp.Sub) -> Typed | None:
     """Compile a date or timestamp plus or minus an INTERVAL or a number of days.
 
-    Return None if the node is a different operation. Raises Refusal.
+    Return None if the node is any other operation. Raises Refusal.
     """
     left, right = node.left.unnest(), node.right.unnest()
     if isinstance(node, exp.Add) and _is_interval(left) and not _is_interval(right):
@@ -56,7 +56,7 @@ def moved(compiler: Compiler, node: exp.Add | exp.Sub) -> Typed | None:
 
 
 def _is_interval(node: exp.Expr) -> bool:
-    """Return whether a node is an INTERVAL, or several consecutive ones, as in INTERVAL 1 DAY 2 HOURS."""
+    """Return whether a node is an INTERVAL, which may have several parts, as in INTERVAL 1 DAY 2 HOURS."""
     if isinstance(node, exp.Add | exp.Sub):
         return _is_interval(node.left.unnest()) and _is_interval(node.right.unnest())
     return isinstance(node, exp.Interval)

@@ -1,4 +1,4 @@
-"""Compiles calls of the job's Python functions: casts the arguments to the declared types; DuckDB makes the calls."""
+"""Compiles calls of the job's Python functions: casts the arguments to the declared types. DuckDB makes the calls."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rowkind.service.plan.scalar.types import common, duckdb, family, with_null
 from rowkind.service.python.function import PythonFunction
 
 FUNCTION = "function"
-"""The part of a call's node that holds the job's function."""
+"""The argument name under which a call's node holds the job's function."""
 
 ROWS = "rows"
-"""The part of a call's node that marks a call of a table function whose rows are expanded."""
+"""The argument name that marks a node as a call of a table function whose rows are expanded."""
 
 
 def function_of(node: exp.Expr) -> PythonFunction | None:
-    """Return the job's function that a node calls; None for other nodes."""
+    """Return the job's function that a node calls, or None if the node calls no such function."""
     found = node.args.get(FUNCTION)
     return found if isinstance(found, PythonFunction) else None
 
 
 def functions_in(*nodes: exp.Expr) -> Iterator[PythonFunction]:
-    """Yield the job's functions that expressions call, each once."""
+    """Yield each of the job's functions that the expressions call, without duplicates."""
     calls = (function_of(each) for node in nodes for each in node.find_all(exp.Anonymous))
     yield from dict.fromkeys(each for each in calls if each is not None)
 
@@ -88,5 +88,5 @@ def _argument(function: PythonFunction, value: Typed, to: Type, at: exp.Expr) ->
 
 
 def _same(given: Type, wanted: Type) -> bool:
-    """Return whether two types differ at most in where NULL is allowed."""
+    """Return whether two types are equal, apart from whether they allow NULL."""
     return given.kind == wanted.kind and given.sql == wanted.sql

@@ -1,7 +1,7 @@
-"""Compiles scalar expressions to DuckDB SQL, with the types and the meaning that they have in Spark SQL.
+"""Compiles scalar expressions to DuckDB SQL that has the same result types and values as in Spark SQL.
 
-Only expressions that are known to have the same meaning are accepted. Columns are already resolved: a column is an
-`exp.Column` without a table, named as in the plan (`resolved`).
+Expressions that are not known to have the same result are refused. Columns must already be resolved: a column is an
+`exp.Column` without a table that has the name of one of the plan's columns (`resolved`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def type_of(node: exp.Expr, columns: Columns) -> Type:
 
 
 def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:
-    """Compile a scalar expression, and cast it to a type to which its own type can be converted. Raises Refusal."""
+    """Compile a scalar expression, and cast its value to a type. The cast must be supported. Raises Refusal."""
     plain = compile_scalar(node, columns)
     if plain.type.required == to.required:
         return plain
@@ -72,7 +72,10 @@ def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:
 
 
 def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expression | None:
-    """Compile all conjuncts as one condition; None if there are none. Raises Refusal if one is not a condition."""
+    """Compile all conjuncts as one condition. Return None if there are no conjuncts.
+
+    Raises Refusal if a conjunct is not a condition.
+    """
     if not conjuncts:
         return None
     compiler = Compiler(columns, _RULES)
@@ -89,7 +92,7 @@ def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expres
 
 
 def resolved(name: str, like: exp.Expr | None = None) -> exp.Column:
-    """Return a node for the plan's column `name`, with the position of `like` in the SQL."""
+    """Return a node that refers to the plan's column `name`; the node's position in the SQL is that of `like`."""
     identifier = exp.Identifier(this=name, quoted=True)
     if like is not None:
         metas = [each.meta for each in like.walk() if "start" in each.meta]
@@ -101,7 +104,7 @@ def resolved(name: str, like: exp.Expr | None = None) -> exp.Column:
 
 
 def show(node: exp.Expr) -> str:
-    """Return an expression as Spark SQL, as a user would write it."""
+    """Return an expression as Spark SQL for messages, in the form in which a user would write it."""
 
     def plain(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Column):

@@ -18,4 +18,4 @@ LONGEST: Mapping[str, int] = {
     "QUARTER": 92 * DAY,
     **dict.fromkeys(("YEAR", "YYYY", "YY"), 366 * DAY),
 }
-"""The greatest length of each unit of DATE_TRUNC, in microseconds."""
+"""The maximum length of each unit of DATE_TRUNC, in microseconds."""

@@ -2,18 +2,18 @@
 
     WINDOW_START(t, size[, offset])             the start of the tumbling window that contains t
     HOP_STARTS(t, slide, size[, offset])        the starts of all hopping windows that contain t, in ascending order
-    HOP_STARTS_BY(begin, length, size)          the starts of the windows that have a part of this length at begin
+    HOP_STARTS_BY(begin, length, size)          the starts of the windows that contain the pane of this length at begin
     CUMULATE_ENDS(t, step, size[, offset])      the ends of all cumulating windows that contain t, in ascending order
     WINDOW_END(start, size)                     start + size
     WINDOW_TIME(end, by)                        end - by, the last time in the window
     LATER(t, by)                                t + by, limited to the range of timestamps
-    SESSION_TIME(t, gap)                        t; an error if a session cannot end after it
+    SESSION_TIME(t, gap)                        t; fails if t - gap or t + gap is out of range
 
-If a window of a row's time exceeds the range of timestamps, the row fails.
+If a window that contains a row's time extends beyond the range of timestamps, the row fails.
 
-Windows begin at the epoch plus the offset plus a whole number of sizes, slides or steps, even before the epoch, as in
-Spark and Flink. The bounds of windows have the type of the time, a TIMESTAMP or TIMESTAMP_NTZ. A DATE means its
-midnight.
+As in Spark and Flink, windows begin at the epoch plus the offset plus or minus a whole number of sizes, slides or
+steps. The bounds of a window have the same type as the time, a TIMESTAMP or TIMESTAMP_NTZ. A DATE means midnight of
+that day.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class WindowStart(exp.Expression, exp.Func):
 
 
 class PaneStart(WindowStart):
-    """The start of a pane, which is a part of a window; several panes make up a window of length `windows`."""
+    """The start of the pane that contains a time.
+
+    Panes are the parts into which windows of length `windows` are divided.
+    """
 
     arg_types = {"this": True, "size": True, "offset": False, "windows": True}  # noqa: RUF012 -- as above
 
@@ -55,7 +58,7 @@ class WindowStarts(exp.Expression, exp.Func):
 
 
 class WindowStartsBy(WindowStarts):
-    """The starts of the windows that have a part of a given length that begins at a time."""
+    """The starts of the windows that contain the pane of a given length that begins at a given time."""
 
     _sql_names = ["HOP_STARTS_BY"]  # noqa: RUF012 -- as above
     arg_types = {"this": True, "slide": True, "size": True}  # noqa: RUF012 -- as above
@@ -81,37 +84,37 @@ class WindowTime(exp.Expression, exp.Func):
 
 
 class Later(exp.Expression, exp.Func):
-    """A time moved later or earlier, but not beyond the first or the last timestamp."""
+    """A time that is moved later or earlier, but not beyond the first or last timestamp."""
 
     arg_types = {"this": True, "by": True}  # noqa: RUF012 -- as above
 
 
 class SessionTime(exp.Expression, exp.Func):
-    """A time; fails if the first or the last timestamp is within a session's gap of it."""
+    """A time, unchanged. Fails if the first or last timestamp is less than a session's gap away."""
 
     arg_types = {"this": True, "gap": True}  # noqa: RUF012 -- as above
 
 
 PANE = "#pane"
-"""The name of a column with the start of a pane. No query can refer to this name."""
+"""The name of the column that holds the start of a pane. No query can refer to this name."""
 
 PANES = "#panes"
-"""The name of a column with the start of a run of consecutive panes."""
+"""The name of the column that holds the start of a run of consecutive panes."""
 
 NODES = (WindowStart, PaneStart, WindowStarts, WindowStartsBy, WindowEnds, WindowEnd, WindowTime, Later)
-"""The nodes that never fail, except for times near the first or the last timestamp."""
+"""The nodes whose evaluation cannot fail, except for times near the first or last timestamp."""
 
 _UNITS = (("DAY", DAY), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000), ("MILLISECOND", 1_000))
 
 
 def interval(micros: int) -> exp.Interval:
-    """Return microseconds as an INTERVAL in the largest unit that divides them."""
+    """Return an INTERVAL of this many microseconds, in the largest unit that gives a whole number."""
     unit, length = next((each for each in _UNITS if micros % each[1] == 0), ("MICROSECOND", 1))
     return exp.Interval(this=exp.Literal.string(str(micros // length)), unit=exp.var(unit))
 
 
 def micros(node: exp.Expr) -> int:
-    """Return an INTERVAL in microseconds. Raises Refusal for months, which vary in length."""
+    """Return an INTERVAL's length in microseconds. Raises Refusal for months, which differ in length."""
     months, days, rest = amount(node)
     if months:
         raise Refusal("the length of a window must be in days or shorter units, because months differ in length", node)
@@ -119,7 +122,7 @@ def micros(node: exp.Expr) -> int:
 
 
 def of_time(compiler: Compiler, node: exp.Expr) -> tuple[str, Type]:
-    """Return a time as microseconds since the epoch in DuckDB SQL, and the type of its windows. Raises Refusal."""
+    """Return DuckDB SQL for a time in microseconds since the epoch, and the type of window bounds. Raises Refusal."""
     return _in_micros(compiler.compile(node), node)
 
 
@@ -144,9 +147,11 @@ def _floor(time: str, width: int, offset: int) -> str:
 
 
 def _within(time: str, size: int, *, both: bool = False) -> str:
-    """Return SQL for a time that fails if the time is too late to add `size`; if `both`, also if too early to subtract.
+    """Return SQL for a time that fails if adding `size` to the time would exceed the range of timestamps.
 
-    Without this check, a window end outside the range would be an error only in queries that read the end.
+    If `both` is set, the SQL also fails if subtracting `size` would do so.
+
+    Without this check, a window end that is out of range would be an error only in queries that read the end.
     """
     found = f"(({time} + {size + 1}) - {size + 1})"
     # The smallest BIGINT is below the first timestamp that expressions can use.
@@ -204,7 +209,7 @@ def _starts(compiler: Compiler, node: WindowStarts) -> Typed:
     time, type_ = of_time(compiler, node.this)
     slide, size = micros(node.args["slide"]), micros(node.args["size"])
     last = _within(_floor(time, slide, _offset(node)), size)
-    # The first start is as many slides before the last one as possible while its window still contains the time.
+    # The first window starts as many slides before the last window as possible, but still contains the time.
     first = f"({last} - (({size} - 1 - ({time} - {last})) // {slide}) * {slide})"
     return _several(first, f"{last} + 1", slide, type_)
 
@@ -223,7 +228,7 @@ def _ends(compiler: Compiler, node: WindowEnds) -> Typed:
 
 
 def _several(first: str, before: str, step: int, type_: Type) -> Typed:
-    # The elements are integers, which `evaluate` reads as times: DuckDB generates integers over ten times faster.
+    # The elements are integers, which `evaluate` reads as times: DuckDB generates them over ten times faster.
     return Typed(f"range({first}, {before}, {step})", Type("array", items=type_.required, nullable=type_.nullable))
 
 

@@ -1,4 +1,4 @@
-"""Compiled values: DuckDB SQL with its result type, and conversions between types."""
+"""Compiled expressions, which are DuckDB SQL with its result type, and conversions between types."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rowkind.service.plan.scalar.types import NULL, STRING, canonical, common, c
 
 @dataclass(frozen=True)
 class Typed:
-    """DuckDB SQL and the type of its value.
+    """A compiled expression: DuckDB SQL, and the type of the SQL's value.
 
-    `literal` is the content if the value is a string or number literal in the query; None for other values.
+    `literal` is the content of a string or number literal in the query, and None for any other expression.
     """
 
     sql: str
@@ -26,7 +26,7 @@ class Typed:
 
 
 def opened(value: Typed) -> Typed:
-    """Convert an array, map or struct so that its inner values have types that expressions use. Raises Refusal."""
+    """Convert the inner values of an array, map or struct to types that expressions can use. Raises Refusal."""
     if not is_nested(value.type):
         return value
     if not computable(value.type):
@@ -41,7 +41,7 @@ def opened(value: Typed) -> Typed:
 
 
 def converted(value: Typed, to: Type) -> Typed:
-    """Convert a value to a type that can hold it; the caller has checked that the type can."""
+    """Convert a value to another type. The caller has checked that this type can represent the value."""
     if value.type.required == to.required:
         return value
     value = opened(value)
@@ -51,7 +51,7 @@ def converted(value: Typed, to: Type) -> Typed:
 
 
 def constant(node: exp.Expr | None, text: str, to: Type) -> str:
-    """Convert a string literal to another type, in DuckDB SQL. Raises Refusal if its text is not such a value."""
+    """Return DuckDB SQL for a string literal as a value of type `to`. Raises Refusal if it is not such a value."""
     sql = casts.constant(text, to)
     if sql is None:
         raise Refusal(f"{text!r} is not a value of type {to.sql}", node)
@@ -59,7 +59,7 @@ def constant(node: exp.Expr | None, text: str, to: Type) -> str:
 
 
 def nullable(type_: Type, *values: Typed) -> Type:
-    """Return the result type of an operation that is NULL if one of the values is NULL."""
+    """Return an operation's result type, which is nullable if the type of one of the values is nullable."""
     return with_null(type_, any(value.type.nullable for value in values))
 
 
@@ -74,9 +74,9 @@ def text_literal(value: str) -> str:
 
 
 def unite(values: Sequence[Typed], at: exp.Expr | None = None) -> tuple[list[Typed], Type]:
-    """Cast all values to Spark's common type; return them, and that type without NULL.
+    """Cast all values to Spark's common type; return the cast values, and that type as NOT NULL.
 
-    A string literal is read as a value of the others' type. Raises Refusal if there is no common type.
+    A string literal is converted to the type of the other values. Raises Refusal if there is no common type.
     """
     firm = [value for value in values if value.literal is None or family(value.type) != "string"] or values
     type_ = firm[0].type.required if family(firm[0].type) != "null" else NULL

@@ -1,9 +1,9 @@
-"""SQL types in expressions: their families, the common type of two types in Spark SQL, and their names in DuckDB.
+"""SQL types in expressions: type families, Spark SQL's common type of two types, and type names in DuckDB.
 
 Expressions support fewer types than columns do. A column of any type can be selected, but expressions can use or
-compare it only if its type belongs to a `family`. Arrays, maps and structs belong to no family: functions take them
-apart and create new ones, whose inner values may always be NULL. The rules are those of Spark SQL in ANSI mode, its
-default.
+compare only columns whose type belongs to a `family`. Arrays, maps and structs belong to no family, but functions can
+read their inner values and create new ones. Inner values of new arrays, maps and structs may always be NULL. The rules
+are those of Spark SQL in its default mode, ANSI.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _MOST_DIGITS = 38
 
 
 def decimal(precision: int, scale: int) -> Type | None:
-    """Return DECIMAL(precision,scale) NOT NULL; None if it has more digits than expressions support."""
+    """Return DECIMAL(precision,scale) NOT NULL, or None if expressions do not support that many digits."""
     return Type.of(f"DECIMAL({precision},{scale}) NOT NULL") if precision <= _MOST_DIGITS else None
 
 
 def family(type_: Type) -> Family | None:
-    """Return the family of a type; None for a type whose values can only be selected unchanged."""
+    """Return a type's family, or None for a type that belongs to none."""
     if type_.logical == "decimal":
         return "decimal" if type_.precision <= _MOST_DIGITS else None
     if type_.logical in ("timestamp-nanos", "local-timestamp-nanos", "duration"):
@@ -70,16 +70,16 @@ def is_nested(type_: Type) -> bool:
 
 
 def computable(type_: Type) -> bool:
-    """Return whether expressions can use values of a type, or its inner values if it is nested."""
+    """Return whether expressions can use the values of a type or, if the type is nested, its inner values."""
     if type_.kind == "record":
         return all(computable(field.type) for field in type_.fields)
     return computable(type_.element) if is_nested(type_) else family(type_) is not None
 
 
 def canonical(type_: Type) -> Type:
-    """Return the type that expressions use for a column of `type_`.
+    """Return the type that a column of type `type_` has in expressions.
 
-    For example, milliseconds become microseconds, and enums become text.
+    For example, times in milliseconds become times in microseconds, and enums become text.
     """
     if type_.kind == "record":
         plain = struct_of((field.name, canonical(field.type)) for field in type_.fields)
@@ -111,7 +111,7 @@ def struct_of(fields: Iterable[tuple[str, Type]]) -> Type:
 
 
 def with_null(type_: Type, nullable: bool) -> Type:
-    """Return a type that does or does not allow NULL."""
+    """Return the type with NULL allowed if `nullable` is set, and disallowed otherwise."""
     return type_.as_nullable() if nullable else type_.required
 
 
@@ -129,22 +129,24 @@ def duckdb(type_: Type) -> str:
 
 
 def failure(text: str, name: str) -> str:
-    """Return DuckDB SQL of type `name` that fails with a message. `text` is DuckDB SQL for the message."""
+    """Return DuckDB SQL of type `name` that always fails. `text` is DuckDB SQL for the error message."""
     return f"CAST(spark_fails({text}) AS {name})"
 
 
 def as_decimal(type_: Type) -> Type | None:
-    """Return the decimal type that holds every value of an integer or decimal type; None for other types."""
+    """Return the decimal type that can represent every value of an integer or decimal type, or None for other types."""
     if type_.logical == "decimal":
         return replace(canonical(type_), nullable=False)
     return {"INT": decimal(10, 0), "BIGINT": decimal(20, 0)}.get(type_.sql)
 
 
 def common(left: Type, right: Type) -> Type | None:
-    """Return the NOT NULL type to which Spark SQL converts two types to combine or compare them; None if it cannot.
+    """Return the type, as NOT NULL, to which Spark SQL converts two types to combine or compare their values.
 
-    If Spark would parse text at run time, and so could fail on a row, there is no common type here: the query must use
-    CAST.
+    Return None if there is no such type.
+
+    Text has no common type with other types here, although Spark converts it. Parsing the text could fail on a row, so
+    the query must use CAST.
     """
     families = {family(left), family(right)}
     if "null" in families:
@@ -168,7 +170,7 @@ _COMMON: Mapping[frozenset[Family | None], Type] = {
     frozenset(["date", "timestamp"]): TIMESTAMP,
     frozenset(["date", "local"]): LOCAL,
 }
-"""The common types of two different families."""
+"""Spark's common type for each pair of different families that has one."""
 
 
 def _common_decimal(left: Type, right: Type) -> Type | None:

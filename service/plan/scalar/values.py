@@ -22,13 +22,13 @@ _NARROW = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT"}
 
 
 class Constants(exp.Expression, exp.Func):
-    """An array of integers; only the planner creates this node."""
+    """A constant array of integers. Only the planner creates this node."""
 
     arg_types = {"expressions": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 class OrEmpty(exp.Expression, exp.Func):
-    """An array, with NULL replaced by an empty array; only the planner creates this node."""
+    """An array, or an empty array in place of NULL. Only the planner creates this node."""
 
     arg_types = {"this": True}  # noqa: RUF012 -- sqlglot's convention
 
@@ -139,7 +139,7 @@ def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
     except Refusal as refusal:
         raise Refusal(refusal.text, node.this) from None
     if spelled in _NARROW:
-        # Expressions have no integers narrower than INT, but a value that does not fit must still fail.
+        # Expressions have no integer type narrower than INT, but a value that does not fit the target type must fail.
         word = "CAST" if strict else "TRY_CAST"
         return Typed(f"CAST({word}({found.sql} AS {spelled}) AS INTEGER)", found.type)
     return found

@@ -9,15 +9,16 @@ from rowkind.avro.timestamp_text import zone_of
 
 _DAY = timedelta(days=1)
 _FIRST, _LAST = datetime(1840, 1, 1, tzinfo=UTC), datetime(2060, 1, 1, tzinfo=UTC)
-"""The period that is searched. It begins before any zone had a time other than a place's local time, and ends long
-after the end of every rule that has one."""
+"""The period that is searched. It begins when every zone still used local mean time. It ends after the last change of
+every zone whose offset changes a limited number of times.
+"""
 
 
 @lru_cache(maxsize=64)
 def offsets(name: str) -> tuple[int, int] | None:
-    """Return a zone's minimum and maximum UTC offset of all times, in microseconds; None if the zone does not exist.
+    """Return the minimum and maximum of a zone's UTC offsets over time, in µs, or None if the zone does not exist.
 
-    The offsets are looked up day by day, because no offset was in force for less than a day.
+    The offset is looked up once for each day, because no offset was ever in force for less than a day.
     """
     try:
         zone = zone_of(name)

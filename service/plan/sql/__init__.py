@@ -1,1 +1,1 @@
-"""The front end: builds a query's first logical plan from its SQL text, clause by clause."""
+"""The front end: builds a query's initial logical plan from its SQL text, clause by clause."""

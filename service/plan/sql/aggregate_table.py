@@ -1,6 +1,6 @@
-"""Table of the aggregate functions that SQL can call, and list of those that are refused.
+"""Tables of the aggregate functions that SQL can call, and of those that are refused.
 
-The function reference is generated from this table. Results equal those of Spark.
+The function reference is generated from the first table. All results are the same as in Spark.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rowkind.operators.aggregate.function import AggregateFunction
 
 @dataclass(frozen=True)
 class AggregateEntry:
-    """The SQL names of an operator's function, with its arguments and its description in the function reference.
+    """An aggregate function: its SQL names, its arguments, and its description in the function reference.
 
-    `fewest` and `most` are the minimum and maximum number of arguments.
+    The number of arguments must be from `fewest` to `most`.
     """
 
     names: str

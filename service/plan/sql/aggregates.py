@@ -1,7 +1,7 @@
-"""Aggregate calls: translates them from SQL to the operator's functions, and determines their result types.
+"""Translates aggregate calls in SQL to the operator's functions, and determines the calls' result types.
 
-The functions are listed in `service.plan.sql.aggregate_table`. Result types are those of Spark SQL. Unlike in Spark,
-ANY_VALUE returns NULL only if the group has no other value.
+The functions are listed in `service.plan.sql.aggregate_table`. The result types are the same as in Spark SQL. Unlike in
+Spark, ANY_VALUE returns NULL only if all of the group's values are NULL.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _NAMED: Mapping[type[exp.Expr], str] = {
     exp.Any: "ANY",
 }
 _BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
-"""Nodes for clauses that follow a call and belong to it, such as FILTER."""
+"""The nodes of clauses that follow a call and are part of the call, such as FILTER."""
 
 
 @dataclass(frozen=True)
 class ParsedCall:
     """An aggregate call, translated to a function of the operator.
 
-    - `arguments`: empty for COUNT(*). COUNT(DISTINCT a, b), functions of y and x, and functions that order one value by
-      another have several arguments.
+    - `arguments`: empty for COUNT(*). There are several in COUNT(DISTINCT a, b), in functions of y and x, and in
+      functions such as MAX_BY.
     - `filter`: the call reads only rows for which this condition is true.
-    - `order`: the order of the gathered values.
+    - `order`: the order of the values in the result, for example in that of LISTAGG.
     - `constants`: the function's other parameters: LISTAGG's separator, or the fractions of a percentile.
-    - `plain`: a percentile has the argument's type rather than DOUBLE.
+    - `plain`: the result of a percentile has the argument's type rather than DOUBLE.
     - `several`: the result is an array, because the fractions are written as an ARRAY.
     - `tries`: a result that does not fit its type becomes NULL.
     """
@@ -62,7 +62,7 @@ class ParsedCall:
 
 @dataclass(frozen=True)
 class _WrittenCall:
-    """A call as written: the `arguments` in its parentheses, and the `order` of its ORDER BY or WITHIN GROUP."""
+    """A call as written in SQL. `arguments` are in its parentheses; `order` is its ORDER BY or WITHIN GROUP clause."""
 
     node: exp.Expr
     name: str
@@ -98,7 +98,7 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def is_known(node: exp.Expr) -> bool:
-    """Return whether a node calls a supported aggregate function, either built in or defined by the job."""
+    """Return whether a node calls a supported aggregate function: a built-in function or one that the job defines."""
     return is_aggregate(node) and (function_of(node) is not None or _name(node) in AGGREGATES)
 
 
@@ -109,14 +109,14 @@ def no_aggregate(node: exp.Expr) -> Refusal:
 
 
 def is_window_function(node: exp.Expr) -> bool:
-    """Return whether a node is a window function, that is, a call followed by OVER."""
+    """Return whether a node is a window function call, that is, a call followed by OVER."""
     while isinstance(node.parent, _BEHIND) and node.arg_key == "this":
         node = node.parent
     return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def aggregate_call(node: exp.Expr) -> ParsedCall:
-    """Translate an aggregate call; `is_aggregate` must be true for the node. Raises Refusal."""
+    """Translate an aggregate call, for which `is_aggregate` must return True. Raises Refusal."""
     match node:
         case exp.Filter():
             inner = aggregate_call(node.this)
@@ -184,7 +184,7 @@ def _counted(call: _WrittenCall) -> ParsedCall:
 
 
 def _arrived(call: _WrittenCall) -> ParsedCall:
-    """Return a call of FIRST or LAST, whose second argument may say whether to ignore NULLs. Raises Refusal."""
+    """Return a call of FIRST or LAST. An optional second argument says whether to ignore NULLs. Raises Refusal."""
     value, *ignores = call.arguments
     if ignores and not isinstance(ignores[0], exp.Boolean):
         raise Refusal("the second argument, which says whether to ignore NULLs, must be TRUE or FALSE", call.node)
@@ -192,7 +192,7 @@ def _arrived(call: _WrittenCall) -> ParsedCall:
 
 
 def _gathered(call: _WrittenCall) -> ParsedCall:
-    """Return a call whose result is computed from all values of a group. Raises Refusal."""
+    """Return a call whose result depends on all of a group's values, such as a percentile. Raises Refusal."""
     node, name, arguments, order = call.node, call.name, call.arguments, call.order
     if call.function in ("collect_list", "collect_set", "listagg"):
         return _listed_values(call)
@@ -226,7 +226,7 @@ def _listed_values(call: _WrittenCall) -> ParsedCall:
 
 
 def _fractions(node: exp.Expr) -> tuple[tuple[str, ...], bool]:
-    """Return a percentile's fractions, from 0 to 1, and whether they are written as an ARRAY. Raises Refusal."""
+    """Return a percentile's fractions, from 0 to 1, and whether the SQL contains them as an ARRAY. Raises Refusal."""
     several = isinstance(node, exp.Array) or (isinstance(node, exp.Anonymous) and node.name.upper() == "ARRAY")
     written = node.expressions if several else [node]
     for each in written:
@@ -238,7 +238,7 @@ def _fractions(node: exp.Expr) -> tuple[tuple[str, ...], bool]:
 
 
 def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr | None = None) -> Type:
-    """Return a call's result type, given the types of its arguments. Raises Refusal."""
+    """Return a call's result type; `arguments` are the types of the call's arguments. Raises Refusal."""
     function = call.function
     if isinstance(function, PythonFunction):
         return function.result
@@ -259,8 +259,8 @@ def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr |
 class _ResultRule:
     """The rule that determines a function's result type.
 
-    `takes` describes the accepted arguments in messages. `fits` tests whether an argument's type is accepted. `of`
-    returns the result type for the first argument's type.
+    `takes` describes the accepted arguments in messages. `fits` returns whether an argument's type is accepted. `of`
+    returns the result type, given the first argument's type.
     """
 
     takes: str
@@ -317,7 +317,7 @@ def _name(node: exp.Expr) -> str:
 
 
 def _arguments(node: exp.Expr) -> tuple[tuple[exp.Expr, ...], bool, tuple[exp.Ordered, ...]]:
-    """Return the arguments in the parentheses, whether DISTINCT precedes them, and the ORDER BY that follows them."""
+    """Return a call's arguments, whether DISTINCT precedes the arguments, and the ORDER BY terms that follow them."""
     if isinstance(node, exp.Any):
         return (node.this.unnest(),), False, ()
     if isinstance(node, exp.Anonymous):

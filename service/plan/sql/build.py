@@ -1,4 +1,4 @@
-"""Builds a query's first logical plan, and resolves every name in it."""
+"""Builds a query's initial logical plan, and resolves every name in the query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEEPEST = 20
 
 @dataclass
 class Builder:
-    """Builds one query's plan, and collects its hints."""
+    """Builds the plan of one query, and collects the query's hints."""
 
     catalog: Catalog
     _times: dict[str, TtlHint] = field(default_factory=dict)
@@ -98,9 +98,10 @@ class Builder:
 
 
 def _with_domain(context: Context, refusal: Unreachable) -> Context:
-    """Add the outer columns that a subquery cannot reach to the domain in its context.
+    """Return a subquery's context with its domain extended by the outer columns in `refusal`.
 
-    The subquery's rows are joined with these columns' values. If no column can be added, raises the refusal.
+    Planned again in this context, the subquery joins its rows with the values of these columns. If the domain cannot be
+    extended, raises `refusal`.
     """
     around = {} if context.around is None else columns(context.around)
     domain = tuple(name for name in around if name in {*context.domain, *refusal.columns})

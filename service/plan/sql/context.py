@@ -1,4 +1,4 @@
-"""Types shared by the front end's modules: the catalog of tables and views, a query's context, and its result."""
+"""Types shared by the front end's modules: the catalog of tables and views, a query's context, and a query's result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from rowkind.service.plan.sql.scope import Scope, Unreachable
 class Catalog:
     """The tables and views that a query can name in FROM.
 
-    `source` returns a table by name. The values of `views` return the views' parsed queries.
+    `source` returns the table with a given name. Each value of `views` is a function that returns the view's parsed
+    query.
     """
 
     tables: tuple[str, ...]
@@ -29,9 +30,9 @@ class Catalog:
 class Named:
     """A query in a WITH clause.
 
-    - `columns`: its column names, if the clause gives them.
-    - `with_`: the queries in WITH that it can read itself.
-    - `depth`: how many queries enclose the query to which the WITH clause belongs.
+    - `columns`: the query's column names if the WITH clause lists them, otherwise empty.
+    - `with_`: the other queries in WITH that this query can read.
+    - `depth`: the number of queries that enclose the query with this WITH clause.
     """
 
     query: exp.Expr
@@ -42,13 +43,13 @@ class Named:
 
 @dataclass(frozen=True)
 class Context:
-    """The context of a query.
+    """The place of a query within the whole query.
 
-    - `path`: the prefix of its relations' names; empty or ending with a dot.
+    - `path`: the prefix of the names of the query's relations; either empty or ending with a dot.
     - `outer`: the outer query's scope, if this query is a subquery.
     - `around`: the outer query's rows.
-    - `domain`: the columns of `around` whose values must be joined to the subquery's rows.
-    - `named`: the query's columns need names, because an outer query or the sink uses them.
+    - `domain`: the columns of `around` whose values must be joined with the subquery's rows.
+    - `named`: the query's columns need names, because an outer query or the sink refers to them.
     - `result`: the query's columns become the sink's columns.
     """
 
@@ -68,24 +69,25 @@ class Context:
     def from_(self, path: str, named: Named) -> Context:
         """Return the context of a query in this query's FROM clause.
 
-        Such a query can read the queries that enclose this query, but not the other relations in the FROM clause.
+        A query in FROM can refer to the queries that enclose this query, but not to other relations in the FROM clause.
         """
         outer = None if self.outer is None else self.outer.within(named.depth)
         return Context(path, named.with_, outer, self.around, named=not named.columns, result=False)
 
     def below(self, path: str, outer: Scope, around: LogicalNode, *, named: bool = False) -> Context:
-        """Return the context of a subquery that reads columns of `around`, the outer query's rows."""
+        """Return the context of a subquery of this query. It can read columns of `around`, this query's rows."""
         return replace(self, path=path, outer=outer, around=around, domain=(), named=named, result=False)
 
 
 @dataclass(frozen=True)
 class Selected:
-    """A query's result: its rows, and its columns as expressions over the rows.
+    """A planned query: its rows, and its result columns as expressions over the rows.
 
-    - `links`: a subquery's conditions that read columns of the outer query; their other columns belong to `input`.
-    - `single`: there is at most one row; if there are links, at most one for each outer row.
-    - `empty`: set only for an aggregate without GROUP BY. If its row is missing, these expressions replace the columns
-      of `input` whose value is then not NULL.
+    - `links`: a subquery's conditions that read columns of the outer query; all other columns in them are columns of
+      `input`.
+    - `single`: there is at most one row or, if there are links, at most one row for each outer row.
+    - `empty`: None, except for an aggregate without GROUP BY. If its row is missing because there is nothing to
+      aggregate, these expressions replace those columns of `input` whose value should not be NULL, such as counts.
     """
 
     input: LogicalNode
@@ -96,7 +98,7 @@ class Selected:
 
 
 class Queries(Protocol):
-    """The interface through which modules of the front end plan other queries."""
+    """The interface through which the front end's modules plan nested queries."""
 
     @property
     def catalog(self) -> Catalog:
@@ -123,17 +125,17 @@ def alias_for(queries: Queries, context: Context, stem: str) -> str:
 
 @dataclass
 class Names:
-    """Chooses names for a SELECT's computed columns: readable, and unique among its columns."""
+    """Chooses names for a SELECT's computed columns. The names are readable, and unique among the SELECT's columns."""
 
     path: str
     _taken: set[str] = field(default_factory=set)
 
     def reserve(self, names: list[str]) -> None:
-        """Reserve names for later calls of `claim`, so that `fresh` does not return them."""
+        """Reserve names that are passed to `claim` later, so that `fresh` does not return these names."""
         self._taken.update(name.lower() for name in names)
 
     def claim(self, name: str) -> str:
-        """Return the plan's column for a name that the user chose."""
+        """Return the name of the plan's column for a name that the user chose."""
         return self.path + name
 
     def fresh(self, stem: str) -> str:
@@ -147,7 +149,7 @@ class Names:
 
 
 def check_reach(links: tuple[exp.Expr, ...], known: set[str]) -> None:
-    """Check that the conditions read only `known` columns. Raises Unreachable."""
+    """Check that links read only `known` columns. Raises Unreachable."""
     for link in links:
         for column in link.find_all(exp.Column):
             if column.name not in known:

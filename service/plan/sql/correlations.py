@@ -1,4 +1,4 @@
-"""Links: a subquery's conditions that read columns of the outer query."""
+"""Helpers for links, which are a subquery's conditions that read columns of the outer query."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Correlation:
     at: exp.Expr
 
     def over(self, column: str) -> exp.Expr:
-        """Return the equality with a column in place of the subquery's expression."""
+        """Return the equality with the subquery's expression replaced by a column."""
         kind = exp.NullSafeEQ if self.null_safe else exp.EQ
         return kind(this=self.outer.copy(), expression=resolved(column, like=self.own))
 
 
 def beyond(links: Sequence[exp.Expr], own: AbstractSet[str]) -> Unreachable:
-    """Return the error for links that a subquery cannot keep: their outer columns must become its own columns."""
+    """Return the error for links that cannot be join conditions. The subquery needs a domain for their columns."""
     read = set[str]().union(*map(reads, links)) - own
     return Unreachable("a subquery cannot read these columns of an outer query: write a JOIN", links[0], read)
 
 
 def equal_correlations(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list[Correlation]:
-    """Return a subquery's links as equalities, so that its rows can be grouped by them.
+    """Return a subquery's links as equalities, so that the subquery's rows can be grouped by the inner sides.
 
     Raises Unreachable if a link is not an equality between the outer query and the subquery.
     """
@@ -59,9 +59,9 @@ def equal_correlations(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list
 def correlated_columns(
     links: Sequence[exp.Expr], node: LogicalNode, names: Names
 ) -> tuple[LogicalNode, tuple[str, ...], tuple[exp.Expr, ...]]:
-    """Add a column for each link's inner side; return the rows, these columns, and the links rewritten to read them.
+    """Add a column for each link's inner side; return the rows, the added columns, and the links over these columns.
 
-    Rows with equal values in these columns match the same outer rows. Raises Unreachable.
+    Rows with equal values in the added columns match the same outer rows. Raises Unreachable.
     """
     below = columns(node)
     found: dict[str, exp.Expr] = {}

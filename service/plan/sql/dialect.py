@@ -1,10 +1,10 @@
 """Spark's SQL dialect for sqlglot, with function calls left as the user wrote them.
 
-sqlglot turns each dialect's functions into nodes that all dialects share, and may rewrite their arguments. Rowkind
+sqlglot parses the functions of every dialect into nodes that all dialects share, and may rewrite the arguments. Rowkind
 looks up functions by their Spark names (`service.plan.scalar.functions`). So this dialect parses a call into an
-`exp.Anonymous` with the arguments as written. Only aggregates, window functions and constructs with special syntax
-keep sqlglot's nodes. Unlike sqlglot's Spark dialect, this dialect distinguishes CAST, which fails on a value that it
-cannot convert, from TRY_CAST.
+`exp.Anonymous` with the arguments as written. Only aggregates, window functions and constructs with special syntax are
+parsed into sqlglot's own nodes. Unlike sqlglot's Spark dialect, this dialect distinguishes CAST, which fails on a value
+that it cannot convert, from TRY_CAST.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _AGGREGATES = (
     "PERCENTILE_APPROX", "APPROX_PERCENTILE",
 )  # fmt: skip
 _AS_WRITTEN = ("PERCENTILE", "GROUP_CONCAT")
-"""sqlglot drops the n of PERCENTILE(x, p, n), and parses GROUP_CONCAT as LISTAGG, which has no comma as a default."""
+"""sqlglot drops the n of PERCENTILE(x, p, n), and parses GROUP_CONCAT as LISTAGG, whose default separator is not a
+comma.
+"""
 _CONDITIONALS = ("COALESCE", "NULLIF", "IF")
 _SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY", "LISTAGG", "STRING_AGG",
            "PERCENTILE_APPROX", "APPROX_PERCENTILE", "MAX_BY", "MIN_BY", "BROADCAST", "BROADCASTJOIN",
@@ -39,7 +41,7 @@ _TAKE_UNITS = ("DATEADD", "DATE_ADD", "TIMESTAMPADD", "DATEDIFF", "DATE_DIFF", "
 
 
 def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
-    """Return a builder of calls: if a call has three arguments, the first is a unit of time, not a column."""
+    """Return a builder for calls whose first argument, if there are three, is a unit of time and not a column."""
 
     def build(arguments: list[exp.Expr]) -> exp.Expr:
         if len(arguments) == 3 and isinstance(arguments[0], exp.Column) and not arguments[0].table:
@@ -50,7 +52,7 @@ def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 
 
 def _with_offset(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
-    """Return a builder of FIRST or LAST that accepts a number after the value, as in row patterns; sqlglot has none."""
+    """Return a builder for FIRST or LAST that, unlike sqlglot's, accepts an offset, as in row patterns."""
     build = SparkParser.FUNCTIONS[name]
 
     def with_offset(arguments: list[exp.Expr]) -> exp.Expr:
@@ -90,8 +92,8 @@ class RowkindParser(MatchParser):
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         """Parse the statements.
 
-        If a parenthesis follows, WINDOW and SESSION are function names, and MATCH_CONDITION is a keyword. Otherwise,
-        WINDOW and SESSION are keywords, and MATCH_CONDITION is an ordinary name.
+        Before a parenthesis, WINDOW and SESSION are function names, and MATCH_CONDITION is a keyword. Elsewhere, WINDOW
+        and SESSION are keywords, and MATCH_CONDITION is an ordinary name.
         """
         for token, after in pairwise(raw_tokens):
             if token.text.upper() in ("WINDOW", "SESSION") and after.token_type == TokenType.L_PAREN:
@@ -101,7 +103,7 @@ class RowkindParser(MatchParser):
         return super().parse(raw_tokens, sql)
 
     def _parse_function_call(self, *arguments: Any, **named: Any) -> exp.Expr | None:
-        """Parse a call. Also record the position of a call without parentheses, which sqlglot does not."""
+        """Parse a call. If the call has no parentheses, also record its position, which sqlglot does not do."""
         first = self._curr
         found = super()._parse_function_call(*arguments, **named)
         if isinstance(found, exp.CurrentDate | exp.CurrentTimestamp):
@@ -109,14 +111,14 @@ class RowkindParser(MatchParser):
         return found
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
-        """Parse a function's arguments. FLOOR(t TO HOUR) is accepted here so that it can be refused by name later."""
+        """Parse a function's arguments. FLOOR(t TO HOUR) is accepted here, and refused later with a helpful message."""
         found: list[exp.Expr] = super()._parse_function_args(alias)
         if found and self._match_text_seq(TO_UNIT):
             found.append(exp.Kwarg(this=exp.var(TO_UNIT), expression=self._parse_var(any_token=True)))
         return found
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """Parse a function's argument. Unlike in sqlglot, it may be a table, followed by PARTITION BY."""
+        """Parse a function's argument, which may also be a table, optionally followed by PARTITION BY."""
         if self._curr.token_type == TokenType.TABLE and self._next.token_type != TokenType.L_PAREN:
             self._advance()
             rows: exp.Expr | None = self._parse_table_parts()
@@ -129,7 +131,7 @@ class RowkindParser(MatchParser):
         return rows
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
-        """Parse a relation's alias and the WATERMARK clause before it, which sqlglot does not support."""
+        """Parse a relation's alias, and a WATERMARK clause before the alias, which sqlglot does not support."""
         clause = self._parse_watermark()
         found = super()._parse_table_alias(alias_tokens)
         if clause is None:
@@ -156,7 +158,7 @@ class RowkindParser(MatchParser):
         return super()._parse_table_parts(*arguments, **named)
 
     def _parse_watermark(self) -> WatermarkClause | None:
-        """Parse a WATERMARK clause; return None if WATERMARK is the relation's alias."""
+        """Parse a WATERMARK clause. Return None if there is none; WATERMARK may also be the relation's alias."""
         begin = self._index
         if self._curr.token_type != TokenType.VAR or not self._match_text_seq("WATERMARK"):
             return None
@@ -170,7 +172,7 @@ class RowkindParser(MatchParser):
         return WatermarkClause(this=time, alias=alias, delay=delay)
 
     def _replace_lambda(self, node: exp.Expr | None, expressions: list[exp.Expr]) -> exp.Expr | None:
-        """Treat the names of a lambda's parameters as parameters, not as columns, regardless of case."""
+        """Parse parameter names in a lambda's body as parameters, not as columns. The names are case-insensitive."""
         spelled = {parameter.name.lower(): parameter.name for parameter in expressions}
         for column in node.find_all(exp.Column) if node else ():
             first = column.parts[0]
@@ -178,7 +180,7 @@ class RowkindParser(MatchParser):
         return super()._replace_lambda(node, expressions)
 
     def _parse_join(self, *arguments: Any, **named: Any) -> exp.Join | None:
-        """Parse a join. If ON is missing after a function, remove the ON TRUE that sqlglot adds but Spark does not."""
+        """Parse a join. If a join with a function has no ON clause, remove the ON TRUE that sqlglot adds."""
         begin = self._index
         found = super()._parse_join(*arguments, **named)
         call = found.this.this if found is not None and isinstance(found.this, exp.Lateral) else found and found.this
@@ -201,7 +203,7 @@ class RowkindSql(Spark):
     """Spark's dialect, with function calls left as the user wrote them."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Recognizes Spark's keywords and MATCH_RECOGNIZE."""
+        """A tokenizer that recognizes Spark's keywords and MATCH_RECOGNIZE."""
 
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **Spark.Tokenizer.KEYWORDS,

@@ -1,10 +1,10 @@
-"""Subqueries that read the outer query anywhere: computes their rows for each distinct outer value.
+"""Plans subqueries that read the outer query in any clause: computes their rows for each distinct outer value.
 
-A subquery that reads the outer query only in equalities `own = outer` in its WHERE is computed once and joined. Any
-other subquery is first joined with the *domain*: the distinct values of the outer columns that it reads. Its conditions
-then read these values from its own columns, and its result is joined with the outer query by them (Neumann and Kemper,
-Unnesting Arbitrary Queries, 2015). If some of these columns cannot be compared, such as an array that the subquery
-unnests, a unique key of the outer rows is used in their place.
+A subquery that reads the outer query only in equalities `own = outer` in its WHERE clause is computed once and joined.
+Any other subquery is first joined with its *domain*: the distinct values of the outer columns that it reads. The
+subquery's expressions then read these values from its own columns, and its result is joined with the outer query on
+these columns (Neumann and Kemper, Unnesting Arbitrary Queries, 2015). If some of these columns cannot be compared, such
+as an array that the subquery unnests, a unique key of the outer rows is used in their place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 
 @dataclass(frozen=True)
 class Domain:
-    """The distinct values of outer columns, and each column's name within the subquery.
+    """The distinct values of outer columns, as a relation in the subquery.
 
-    `links` are the conditions that match the subquery's rows to an outer row.
+    `names` maps each outer column to its name in the subquery. `links` are the conditions by which the subquery's rows
+    match an outer row.
     """
 
     node: LogicalNode
@@ -36,7 +37,7 @@ class Domain:
 
 
 def domain(context: Context, path: str, at: exp.Expr) -> Domain:
-    """Return the domain for a subquery's context, as a relation with the path `path`. Raises Refusal."""
+    """Return the domain of the subquery in `context`; `path` is the prefix of its columns' names. Raises Refusal."""
     assert context.around is not None, "only a query inside another one has a domain"
     types = columns(context.around)
     key = _key(context.around, context.domain, at)
@@ -53,9 +54,9 @@ def domain(context: Context, path: str, at: exp.Expr) -> Domain:
 
 
 def _key(around: LogicalNode, read: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
-    """Return the unique key of the outer rows that is used if some of the columns cannot be compared.
+    """Return the unique key of the outer rows that replaces the columns `read` if one of them cannot be compared.
 
-    The key is empty if all columns can be compared. Raises Refusal.
+    Return an empty key if all of the columns can be compared. Raises Refusal.
     """
     types = columns(around)
     apart = [name for name in read if not types[name].orderable]

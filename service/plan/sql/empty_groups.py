@@ -1,8 +1,8 @@
-"""Aggregates without GROUP BY in subqueries, which must return a row even if their group is empty.
+"""Aggregates without GROUP BY in subqueries. They must return a row even if no input row matches the outer row.
 
-The subquery's rows are grouped by the columns that link it to the outer query, so an empty group's row is missing. If
-the aggregate is joined right away, a LEFT JOIN adds that row (`sql.subqueries`). If another operation comes in between,
-the aggregate is first joined with the domain.
+The subquery's rows are grouped by the columns that link the subquery to the outer query, so an empty group has no row.
+If the aggregate is joined directly with the outer query, a LEFT JOIN adds the missing row (`sql.subqueries`). If there
+is another operation in between, the aggregate is first joined with the domain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rowkind.service.plan.sql.domain import domain
 
 
 def in_each_group(inner: Selected, context: Context, queries: Queries, at: exp.Expr) -> Selected:
-    """Return a subquery with all its rows, including those of empty groups. Raises Unreachable."""
+    """Return a subquery with the rows of empty groups added. Raises Unreachable."""
     if inner.empty is None or not inner.links:
         return inner
     own = columns(inner.input)

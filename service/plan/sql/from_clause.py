@@ -34,8 +34,8 @@ class Joined:
 
     - `node`: its rows; None before the first relation.
     - `scope`: the names that can be used after it.
-    - `links`: conditions that read the outer query; they come from derived tables, or link to a domain.
-    - `single`: there is at most one row for each outer row, given the links.
+    - `links`: conditions that read the outer query. They come from derived tables or from a domain.
+    - `single`: at most one row satisfies the links for each outer row.
     """
 
     node: LogicalNode | None
@@ -53,10 +53,10 @@ class Joined:
 def from_clause(tree: exp.Select, context: Context, queries: Queries) -> Joined:
     """Return the rows of a SELECT's FROM clause.
 
-    A SELECT without FROM has one row, or one row for each value of its domain. Raises Refusal.
+    A SELECT without FROM has one row or, if it has a domain, one row for each of the domain's rows. Raises Refusal.
     """
     first = tree.args.get("from_")
-    # A LATERAL VIEW follows all joins, and is planned as a further join.
+    # A LATERAL VIEW comes after all joins, and is planned like one more join.
     joins = [*(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
     start = Joined(None, Scope((), outer=context.outer), single=True)
     if not context.domain:
@@ -66,7 +66,7 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> Joined:
     if first is None:
         return replace(around, links=found.links)
     if any(_kind(join) in ("right", "full") for join in joins):
-        # If the domain came first, the join would null-pad it, and no ON clause could use its columns.
+        # If the domain were the first relation, the join would null-pad it, and no ON clause could use its columns.
         rows = _chain(start, first, joins, context, queries)
         scope = replace(rows.scope, domain=found.names)
         on = tuple(map(scope.own, rows.links))
@@ -88,9 +88,9 @@ def _chain(start: Joined, first: exp.Expr, joins: list[exp.Join], context: Conte
 
 
 def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """Return the rows so far, joined with the next relation, which follows JOIN or a comma."""
+    """Return the FROM clause's rows so far, joined with the next relation, which follows JOIN or a comma."""
     if (found := generator(join)) is not None:
-        # The first relation in FROM can read only the outer query.
+        # The first relation in FROM can refer only to the outer query.
         before = one_row(join) if left.node is None else left.node
         node, scope = in_from(found, before, left.scope, context, queries)
         return Joined(node, scope, left.links)
@@ -106,7 +106,7 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
 
 
 def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """Return the rows so far, joined with another relation's rows."""
+    """Return the FROM clause's rows so far, joined with the rows of `right`."""
     scope, kind = _beside(left.scope, right.scope, join.this), _kind(join)
     asks: list[exp.Expr] = []
     using = join.args.get("using") or (_shared(left.scope, right.scope) if join.args.get("method") else None)
@@ -125,7 +125,7 @@ def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, querie
     single = left.single and (right.single or kind in ("semi", "anti")) and kind not in ("right", "full")
     node = LogicalJoin(LogicalInput(left.rows), LogicalInput(right.rows), (*said, *on), kind, join)
     if asks:
-        # In an inner join, ON and WHERE have the same meaning.
+        # In an inner join, a condition means the same in ON as in WHERE.
         kept, outer = where(exp.and_(*asks), node, scope, context, queries)
         if outer:
             raise beyond(outer, columns(node).keys())
@@ -139,9 +139,9 @@ def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, querie
 def _with_answers(
     left: Joined, right: Joined, asks: list[exp.Expr], context: Context, queries: Queries
 ) -> tuple[Joined, Joined, list[exp.Expr]]:
-    """Add the results of the subqueries in a join's ON clause to its inputs as columns.
+    """Extend a join's inputs with the results of the subqueries in its ON clause.
 
-    Return both inputs, and the conditions rewritten to read these columns. Raises Refusal.
+    Return both inputs, and the conditions rewritten over the added columns. Raises Refusal.
     """
     sides, answers = [left, right], []
     for each in asks:
@@ -162,7 +162,7 @@ def _with_answers(
 
 
 def _reads(condition: exp.Expr, scope: Scope) -> bool:
-    """Return whether a condition names a relation in the scope or, outside its subqueries, a relation's column."""
+    """Return whether a condition refers to a relation in the scope or, outside of subqueries, to a column of one."""
     inside = {table.alias_or_name.lower() for table in condition.find_all(exp.Table)}
     ours = {relation.alias.lower() for relation in scope.relations} - inside
     outside = condition.copy().transform(lambda each: exp.Null() if isinstance(each, exp.Query) else each)
@@ -174,9 +174,9 @@ def _reads(condition: exp.Expr, scope: Scope) -> bool:
 def _linked(
     left: Joined, right: Joined, kind: PhysicalJoinKind, join: exp.Join
 ) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Split both sides' links into those that the join evaluates and those evaluated after it. Raises Refusal.
+    """Return the links that a join evaluates, and the links that are evaluated after the join. Raises Refusal.
 
-    If there is a domain, its columns are among the left rows.
+    If there is a domain, its columns are columns of the left rows.
     """
     if kind in ("right", "full") and (left.links or right.links):
         raise Refusal(
@@ -194,7 +194,7 @@ def _linked(
 
 
 def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, queries: Queries) -> Joined:
-    """Return the rows so far, each joined with the rows that a lookup or as-of join finds for it. Raises Refusal."""
+    """Return the FROM clause's rows so far, joined with the rows that a lookup or as-of join finds. Raises Refusal."""
     if left.node is None:
         raise Refusal(
             "FOR SYSTEM_TIME AS OF must follow JOIN: each left row looks up the right side at its own time",
@@ -222,7 +222,7 @@ def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, querie
 
 
 def _beside(left: Scope, right: Scope, at: exp.Expr) -> Scope:
-    """Return the scope after both sides have been joined. Raises Refusal."""
+    """Return the scope of a join's result. Raises Refusal."""
     taken = {alias.lower() for alias in (*(other.alias for other in left.relations), *left.spent)}
     for relation in right.relations:
         if relation.alias.lower() in taken:
@@ -231,14 +231,14 @@ def _beside(left: Scope, right: Scope, at: exp.Expr) -> Scope:
 
 
 def _shared(left: Scope, right: Scope) -> list[exp.Expr]:
-    """Return the columns that both sides of a NATURAL JOIN have, as USING would name them."""
+    """Return the columns that the two sides of a NATURAL JOIN have in common, as in a USING clause."""
     theirs = {name.lower() for name, _ in right.star(exp.Star())}
     mine = dict.fromkeys(name for name, _ in left.star(exp.Star()) if name.lower() in theirs)
     return [exp.to_identifier(name) for name in mine]
 
 
 def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """Return the rows so far, each joined with the rows of a LATERAL subquery, which can read it."""
+    """Return the FROM clause's rows so far, each joined with a LATERAL subquery, which can read the row."""
     lateral = join.this
     if not isinstance(lateral.this, exp.Subquery):
         raise Refusal("LATERAL must be followed by a subquery: write LATERAL (SELECT …) AS name", lateral)
@@ -261,7 +261,7 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
         sides = LogicalInput(left.node), LogicalInput(right)
         joined = LogicalJoin(*sides, (*inner.links, *on), kind, lateral)
         return Joined(joined, scope, left.links, left.single and inner.single)
-    # An aggregate without GROUP BY has a row for every outer row: if the row is missing, the group is empty.
+    # An aggregate without GROUP BY has a row for every outer row. If this row is missing, the group is empty.
     if kind == "left" and on:
         raise Refusal(
             "this subquery always returns one row: move the join's condition into the subquery, or into CASE",
@@ -274,7 +274,7 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
 
 
 def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
-    """Return the rows of a relation, or of joins in parentheses."""
+    """Return the rows of an item in FROM, which is a relation, or joins in parentheses."""
     if isinstance(at, exp.Subquery) and isinstance(at.this, exp.Table | exp.Subquery):
         if at.alias:
             raise Refusal(
@@ -308,7 +308,7 @@ _HALF = ("SEMI", "ANTI")
 def _using(
     columns: list[exp.Expr], kind: PhysicalJoinKind, left: Scope, right: Scope
 ) -> tuple[tuple[exp.Expr, ...], list[Merged]]:
-    """Return the equalities that USING stands for, and the merged columns that result from it. Raises Refusal."""
+    """Return the equalities that USING stands for, and the merged columns that it creates. Raises Refusal."""
     on: list[exp.Expr] = []
     merged: list[Merged] = []
     for column in columns:

@@ -2,14 +2,13 @@
 
     FROM t CROSS JOIN UNNEST(t.tags) WITH ORDINALITY AS u(tag, n)     a row for each element, numbered from 1
     FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON TRUE                 keeps a row without elements, with NULLs
-    FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON u.tag > t.least      also keeps a row none of whose elements match
+    FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON u.tag > t.least      also keeps a row of which no element matches
     FROM t, LATERAL posexplode(t.tags) AS u(n, tag)                   elements numbered from 0
     FROM t LATERAL VIEW OUTER explode(t.counts) u AS name, number     keys and values of a map
     SELECT id, inline(items) FROM t                                   the fields of structs as columns
     FROM t, LATERAL words(t.text) AS w(word, n)                       the rows of a table function of the job
 
-UNNEST expands structs into columns, as in the SQL standard. As in Spark, explode keeps structs whole, and inline
-expands them.
+As in the SQL standard, UNNEST expands structs into columns. As in Spark, explode does not, but inline does.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ _SINGLE = "put GROUP BY, window functions and functions that return several rows
 class Generator:
     """A call that turns one row into several.
 
-    - `array`: the expression with the elements.
-    - `ordinality`: the name of the last column, which numbers the elements. Empty if the column has no name; None if
-      there is no such column.
-    - `names`: the column names that follow the alias.
-    - `outer`: a row without elements is kept.
-    - `on`: the condition of a join, which is a LEFT JOIN if `left` is set.
+    - `array`: the expression whose elements become rows.
+    - `ordinality`: the name of the last column, which numbers the elements. The name is empty if the SQL has none, and
+      None if there is no such column.
+    - `names`: the column names after the alias.
+    - `outer`: a row without elements is kept, with NULL in place of an element.
+    - `on`: the join's condition, if any. If `left` is set, the join is a LEFT JOIN.
     """
 
     call: exp.Func
@@ -68,14 +67,14 @@ class Generator:
 
 
 def generator(at: exp.Expr) -> Generator | None:
-    """Return the generator in an item of FROM or of the SELECT list; None if there is none. Raises Refusal."""
+    """Return the generator in an item of FROM or the SELECT list, or None if there is none. Raises Refusal."""
     match at:
         case exp.Join():
             found = generator(at.this)
             left = found is not None and _keeps_rows(at)
             return found and replace(found, outer=found.outer or left, left=left, on=at.args.get("on"))
         case exp.Table() if isinstance(at.this, exp.Anonymous):
-            # A function in FROM can read the relations before it, as in PostgreSQL, with or without LATERAL.
+            # As in PostgreSQL, a function in FROM can read the relations before it, with or without the word LATERAL.
             found = generator(at.this)
             return found and replace(found, alias=at.alias, names=_names(at))
         case exp.Unnest():
@@ -124,7 +123,7 @@ def _called(at: exp.Anonymous) -> Generator | None:
 def in_from(
     found: Generator, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[LogicalNode, Scope]:
-    """Return the rows of FROM so far, each repeated for each of its elements, and the scope with the new columns.
+    """Return the FROM clause's rows so far, repeated for each of their elements, and the scope with the new columns.
 
     Raises Refusal.
     """
@@ -139,7 +138,7 @@ def in_from(
         return expand, scope
     if not found.left:
         return LogicalFilter(expand, conditions), scope
-    # A LEFT JOIN also keeps a row if the condition is true for none of its elements.
+    # A LEFT JOIN also keeps a row if the condition is not true for any of its elements.
     compile_condition(conditions, by_name(columns(expand)))
     return replace(expand, condition=conditions), scope
 
@@ -147,7 +146,7 @@ def in_from(
 def in_select(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, LogicalNode, Scope]:
-    """Replace the generators in a SELECT's list with columns; return the SELECT, the expanded rows, and the scope.
+    """Replace the generators in a SELECT list with columns; return the SELECT, the expanded rows, and the scope.
 
     Raises Refusal.
     """
@@ -203,7 +202,7 @@ def _expanded(
 
 
 def _takes_apart(found: Generator, type_: Type) -> bool:
-    """Return whether the elements are structs whose fields become columns.
+    """Return whether the elements are structs that the generator expands into columns.
 
     Raises Refusal for a value that has no elements.
     """
@@ -216,7 +215,7 @@ def _takes_apart(found: Generator, type_: Type) -> bool:
 
 
 def _spelled(found: Generator, shown: Sequence[str]) -> Sequence[str]:
-    """Return the column names: those that follow the alias, or Spark's default names. Raises Refusal."""
+    """Return a generator's column names: the names after the alias, or Spark's default names. Raises Refusal."""
     names = found.names + ((found.ordinality,) if found.ordinality and found.names else ())
     if not names and isinstance(found.call, exp.Unnest):
         # If a table has only one column, its alias is also the column's name.
@@ -236,9 +235,9 @@ def _spelled(found: Generator, shown: Sequence[str]) -> Sequence[str]:
 
 
 def _keeps_rows(join: exp.Join) -> bool:
-    """Return whether a row without elements is kept.
+    """Return whether a join with a generator keeps rows without elements.
 
-    Raises Refusal for kinds of join that a generator cannot follow.
+    Raises Refusal for joins other than CROSS JOIN, an inner join and LEFT JOIN.
     """
     side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
     if method or kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT") or join.args.get("using"):
@@ -247,7 +246,7 @@ def _keeps_rows(join: exp.Join) -> bool:
             f"a function that returns several rows must follow CROSS JOIN or LEFT JOIN, not {words} JOIN", join
         )
     if side == "LEFT" and join.args.get("on") is None:
-        # Without ON, Spark drops the rows that a LEFT JOIN keeps.
+        # In Spark, a LEFT JOIN without ON drops the rows that a LEFT JOIN should keep.
         raise Refusal(
             "LEFT JOIN with a function that returns several rows needs an ON clause: write ON TRUE", join.this
         )

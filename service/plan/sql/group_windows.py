@@ -6,8 +6,8 @@
     GROUP BY HOP(ts, slide, size) or SESSION(ts, gap), k                 Flink: likewise
     window_time(window)                                                  the last time in a window
 
-A SELECT can have only one window, but may write it several times. The rows of FROM get columns with the window's start
-and end. Before names are resolved, calls such as TUMBLE_START are replaced with expressions over these columns.
+A SELECT can have only one window, but may repeat it. The window's start and end are added as columns to the rows of
+FROM. Before names are resolved, calls such as TUMBLE_START are replaced with expressions over these columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _PARAMETERS: Mapping[str, tuple[WindowKind, tuple[str, ...], int]] = {
     "HOP": ("HOP", ("SLIDE", "SIZE"), 2),
     "SESSION": ("SESSION", ("GAP",), 1),
 }
-"""For each function: the kind of window, the lengths that follow the time, and how many of them are required."""
+"""For each function, the kind of window, the names of the lengths that follow the time, and the number of required
+lengths.
+"""
 
 _OF_SPARK = ("WINDOW", "SESSION_WINDOW")
 _PARTS = {"START": "start", "END": "end", "ROWTIME": "time", "PROCTIME": ""}
@@ -44,7 +46,7 @@ _CLAUSES = ("having", "qualify", "order")
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """A SELECT's window: how rows are assigned to it, and its start and end as names that are not resolved yet."""
+    """A SELECT's window: the rule that assigns rows to windows, and columns for the start and end, not resolved yet."""
 
     windows: InWindows
     start: exp.Expr
@@ -62,7 +64,7 @@ class GroupWindow:
         return exp.Anonymous(this="NAMED_STRUCT", expressions=parts)
 
     def part(self, name: str) -> exp.Expr:
-        """Return one part of the window: its start, its end, or its time, which is 1 ms before the end as in Flink."""
+        """Return the window's start, its end, or its time. As in Flink, the time is 1 ms before the end."""
         if name == "time":
             return WindowTime(this=self.end.copy(), by=interval(1_000))
         return (self.start if name == "start" else self.end).copy()
@@ -71,7 +73,7 @@ class GroupWindow:
 def group_window(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, Scope, GroupWindow | None]:
-    """Replace a SELECT's time window functions with columns; return the SELECT, the scope, and the window, if any.
+    """Replace a SELECT's time window functions with columns; return the SELECT, the scope, and the window or None.
 
     Raises Refusal.
     """
@@ -119,13 +121,13 @@ def _is_called(node: exp.Expr) -> bool:
 
 
 def _auxiliary(name: str) -> tuple[str, str] | None:
-    """Return the kind of window and the part that a function such as TUMBLE_START refers to; None for others."""
+    """Return the kind of window and the part that a function such as TUMBLE_START means, or None for any other."""
     kind, _, part = name.rpartition("_")
     return (kind, part) if kind in _PARAMETERS and kind not in _OF_SPARK and part in _PARTS else None
 
 
 def _window(call: exp.Expr) -> tuple[TimeWindow, exp.Expr]:
-    """Return the window that a function refers to, and the expression for its rows' time. Raises Refusal."""
+    """Return the window in a call, and the expression for the time by which rows are assigned to it. Raises Refusal."""
     assert isinstance(call, exp.Anonymous), "sqlglot parses window functions as unknown functions"
     name = word(call)
     if (about := _auxiliary(name)) is not None:
@@ -141,7 +143,7 @@ def _window(call: exp.Expr) -> tuple[TimeWindow, exp.Expr]:
 
 
 def _moment(time: exp.Expr, rows: LogicalNode) -> exp.Expr:
-    """Return the expression for a row's time. For a window struct, as in Spark, this is the window's last time."""
+    """Return a row's time. As in Spark, if the time is a window struct, this is the last time in that window."""
     type_ = type_of(time, by_name(columns(rows)))
     if type_.kind == "record" and [field.name for field in type_.fields] == ["start", "end"]:
         return WindowTime(this=exp.Dot(this=time, expression=exp.to_identifier("end")), by=interval(1))
@@ -149,7 +151,7 @@ def _moment(time: exp.Expr, rows: LogicalNode) -> exp.Expr:
 
 
 def _names(called: Sequence[exp.Expr], scope: Scope) -> frozenset[str]:
-    """Return the names that refer to the window, as in Spark, unless they already mean something else."""
+    """Return the names that, as in Spark, refer to the window, except names that a relation or column already has."""
     names = {word(each).lower() for each in called if isinstance(each, exp.Func) and word(each) in _OF_SPARK}
     aliases = {relation.alias.lower() for relation in scope.relations}
     return frozenset(name for name in names - aliases if not scope.knows(exp.column(name)))
@@ -163,14 +165,14 @@ def _column(name: str, table: str, like: exp.Expr) -> exp.Column:
 
 @dataclass(frozen=True)
 class _WindowRewriting:
-    """Rewrites a SELECT's time window functions and the names that refer to its window."""
+    """Rewrites time window functions, and names that refer to the window, in a SELECT."""
 
     scope: Scope
     window: GroupWindow | None
     names: frozenset[str]
 
     def select(self, tree: exp.Select) -> exp.Select:
-        """Return a SELECT with columns in place of time window functions."""
+        """Return the SELECT with time window functions replaced by columns."""
         tree = tree.copy()
         tree.set("expressions", [self._item(each) for each in tree.expressions])
         if (group := tree.args.get("group")) is not None:
@@ -192,13 +194,13 @@ class _WindowRewriting:
         return meant
 
     def _group(self, each: exp.Expr) -> list[exp.Expr]:
-        """Return the replacement for an item of GROUP BY: a window is grouped by its start and its end."""
+        """Return what replaces an item of GROUP BY. A window is replaced by its start and its end."""
         if self.window is not None and self._is_window(each.unnest()):
             return [self.window.part("start"), self.window.part("end")]
         return [self._within(each)]
 
     def _within(self, each: exp.Expr) -> exp.Expr:
-        """Return the replacement for an item of grouping sets; a window's start and end form one item."""
+        """Return what replaces an item of grouping sets. A window is replaced by its start and end as one item."""
         if isinstance(each, exp.Tuple | exp.GroupingSets | exp.Rollup | exp.Cube):
             each.set("expressions", [part for inner in each.expressions for part in self._in_set(inner, each)])
             return each
@@ -209,15 +211,15 @@ class _WindowRewriting:
         return parts if len(parts) == 1 or isinstance(around, exp.Tuple) else [exp.Tuple(expressions=parts)]
 
     def _is_window(self, node: exp.Expr) -> bool:
-        """Return whether an expression is the whole window: its function call, or its name."""
+        """Return whether an expression is the whole window, either as a function call or by name."""
         if isinstance(node, exp.Column):
             return not node.table and node.name.lower() in self.names
         return isinstance(node, exp.Anonymous) and function_of(node) is None and word(node) in _PARAMETERS
 
     def meant(self, node: exp.Expr) -> exp.Expr:
-        """Return the replacement for a node; passed to sqlglot's `transform`."""
+        """Return what replaces a node. sqlglot's `transform` calls this method for each node."""
         if isinstance(node, exp.Query):
-            # A subquery has its own window; `transform` does not descend into the copy.
+            # A subquery has its own window. `transform` does not descend into a replaced node, such as this copy.
             return node.copy()
         if isinstance(node, exp.Anonymous) and function_of(node) is None and word(node) == _WINDOW_TIME:
             return self._time(node)
@@ -241,7 +243,7 @@ class _WindowRewriting:
         return node
 
     def _time(self, node: exp.Anonymous) -> exp.Expr:
-        """Return the last microsecond of a window, as in Spark."""
+        """Return the argument of WINDOW_TIME as a time: as in Spark, the last microsecond of the window."""
         if len(node.expressions) != 1:
             raise Refusal(f"{_WINDOW_TIME} takes one argument, a window", node)
         given = node.expressions[0].unnest()

@@ -1,7 +1,7 @@
-"""GROUP BY, HAVING and aggregate functions: plans one Aggregate, and rewrites expressions over its columns.
+"""GROUP BY, HAVING and aggregate functions: plans one Aggregate, and rewrites later expressions over its columns.
 
-Below the Aggregate, a Project computes the group expressions, arguments and filters. Equal calls and equal group
-expressions are computed once.
+A Project below the Aggregate computes the group expressions, the calls' arguments and their filters. Equal calls are
+computed once, and so are equal group expressions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NOT_GROUPED = (
 
 
 def calls(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the outermost aggregate calls in an expression."""
+    """Yield the aggregate calls in an expression, except calls inside another aggregate call."""
     if is_aggregate(node) and not is_window_function(node):
         yield node
     else:
@@ -60,7 +60,8 @@ def calls(node: exp.Expr) -> Iterator[exp.Expr]:
 def _not_grouped(column: exp.Column) -> Refusal:
     """Return the error for a column that is not grouped.
 
-    If an unknown function contains the column, the error names the function, which may have been meant to aggregate.
+    If the column is an argument of an unknown function, the error names the function, which the user may have taken for
+    an aggregate function.
     """
     around: exp.Expr | None = column
     while around is not None:
@@ -71,7 +72,7 @@ def _not_grouped(column: exp.Column) -> Refusal:
 
 
 def no_aggregates(node: exp.Expr | None, clause: str) -> None:
-    """Refuse aggregate functions in a clause that is evaluated before grouping. Subqueries are not searched."""
+    """Refuse aggregate functions in a clause that is evaluated before grouping. Subqueries are not checked."""
     for each in outside_queries(node) if node is not None else ():
         if is_aggregate(each) and not is_window_function(each):
             raise Refusal(
@@ -92,9 +93,9 @@ class Grouping:
     """Collects a SELECT's group expressions and aggregate calls.
 
     - `below`: the rows to be grouped.
-    - `later`: columns for the results of subqueries, which exist only after grouping.
-    - `in_sets`: the SELECT has grouping sets. Its group columns get new names, because calls still read the original
-      columns.
+    - `later`: the columns for subquery results that are joined only after grouping.
+    - `in_sets`: the SELECT has grouping sets. The group columns get new names, because aggregate calls still read the
+      original columns.
     """
 
     below: LogicalNode
@@ -113,7 +114,7 @@ class Grouping:
         self._types = by_name(columns(self.below))
 
     def group_by(self, node: exp.Expr, at: exp.Expr, name: str = "") -> str:
-        """Group by a resolved expression, and return its column. Raises Refusal."""
+        """Add a resolved expression to the group expressions, and return its column. Raises Refusal."""
         bare = node.unnest()
         for call in calls(bare):
             raise Refusal(
@@ -127,7 +128,7 @@ class Grouping:
         return self._groups[bare]
 
     def link_by(self, node: exp.Expr, at: exp.Expr) -> str:
-        """In every grouping set, group by an expression that links a subquery to an outer row; return its column.
+        """Group by an expression that links a subquery to an outer row, in every grouping set; return its column.
 
         Raises Refusal.
         """
@@ -147,7 +148,7 @@ class Grouping:
 
     @property
     def of_empty(self) -> dict[str, exp.Expr]:
-        """Replacements for the columns of calls whose result for no rows is 0 or an empty array instead of NULL."""
+        """Replacements for the columns of calls whose result for an empty group is not NULL: 0, or an empty array."""
         found: dict[str, exp.Expr] = {}
         for name, call in self._built.items():
             if call.function == "count":
@@ -157,9 +158,9 @@ class Grouping:
         return found
 
     def over(self, node: exp.Expr, name: str = "") -> exp.Expr:
-        """Rewrite a resolved expression over the aggregate's columns. Raises Refusal.
+        """Rewrite a resolved expression over the Aggregate's columns. Raises Refusal.
 
-        `name` is the result column that the expression defines, if any.
+        `name` is the name of the result column that the expression defines, if any.
         """
         whole = node.unnest()
 
@@ -238,7 +239,7 @@ class Grouping:
         return self._calls[asked]
 
     def _check_part(self, part: exp.Expr, call: exp.Expr) -> None:
-        """Refuse expressions that cannot be used inside an aggregate call."""
+        """Refuse an expression that is not allowed inside an aggregate call."""
         for inner in calls(part):
             raise Refusal("aggregate functions cannot be nested: compute the inner one in a derived table", inner)
         for window in part.find_all(exp.Window):
@@ -249,7 +250,7 @@ class Grouping:
             raise Refusal("a subquery is not allowed inside an aggregate function: use a derived table", call)
 
     def _check_types(self, asked: ParsedCall, types: Sequence[Type], at: exp.Expr) -> None:
-        """Refuse a FILTER that is not a condition, and values that must be comparable but are not."""
+        """Refuse a FILTER that is not a condition, and values that the call must compare but that have no order."""
         if asked.filter is not None:
             compile_condition([asked.filter], self._types)
         for type_ in types:
@@ -260,7 +261,7 @@ class Grouping:
                 raise Refusal(f"values of type {type_.sql} have no order: use one of their fields, or a key", each)
 
     def _of_text(self, asked: ParsedCall, at: exp.Expr) -> ParsedCall:
-        """Return the call with its argument converted to text, as Spark converts numbers and times."""
+        """Return the call with its argument cast to text. As in Spark, numbers and times are cast implicitly."""
         (argument,) = asked.arguments
         if family(self._type(argument, at)) in (None, "string", "binary", "null"):
             return asked
@@ -271,7 +272,7 @@ class Grouping:
         return OrderColumn(column, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
 
     def _argument(self, node: exp.Expr, filter_: exp.Expr | None) -> str:
-        """Return an argument's column. An argument that may fail is computed only for rows that pass FILTER."""
+        """Return an argument's column. An argument that may fail is computed only for rows that satisfy the FILTER."""
         if filter_ is None or not may_fail(node):
             return self._column(node)
         guarded = exp.Case(ifs=[exp.If(this=filter_.copy(), true=node.copy())])
@@ -288,7 +289,10 @@ class Grouping:
         return type_of(node, self._types)
 
     def _column(self, node: exp.Expr, name: str = "", like: exp.Expr | None = None) -> str:
-        """Return the column that holds an expression in the Project below; by default, its name is derived from it."""
+        """Return the column of the Project below that holds an expression.
+
+        If `name` is empty, the column's name is derived from the expression.
+        """
         if isinstance(node, exp.Column):
             return node.name
         if node not in self._computed:
@@ -315,9 +319,9 @@ def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
 def group_expressions(
     group: exp.Group, columns_: SelectList, resolve: Callable[[exp.Expr], exp.Expr]
 ) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-    """Yield each resolved group expression, with the SQL that it comes from.
+    """Yield each group expression, resolved, together with the SQL node from which it was resolved.
 
-    GROUP BY may contain expressions, positions in the SELECT list, and ALL. Raises Refusal.
+    GROUP BY may contain expressions, numbers of columns in the SELECT list, and ALL. Raises Refusal.
     """
     for each in written_columns(group) if grouping_sets(group) is not None else group.expressions:
         if isinstance(each, exp.Tuple):

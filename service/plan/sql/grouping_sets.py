@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE: the columns that each set groups by, and the id that distinguishes the sets.
+"""GROUPING SETS, ROLLUP and CUBE: determines each set's columns, and an id that distinguishes the sets.
 
     GROUP BY a, ROLLUP(b, c)                  (a, b, c), (a, b), (a)
     GROUP BY CUBE(a, b)                       (a, b), (a), (b), ()
@@ -6,10 +6,10 @@
     GROUP BY a, b WITH ROLLUP                 same as ROLLUP(a, b)
 
 Each row is repeated once for each set, with the set's grouping id. The id has one bit for each group column, and the
-first column has the highest of these bits. A bit is 1 if the set omits the column. Higher bits number sets that are
-equal. In the repeated rows, columns that the set omits are NULL. The rows are then grouped by all columns and the id.
-As in Spark, the set () has a row only if there are rows. The exception is GROUPING SETS (()) alone, which is the same
-as no GROUP BY.
+first column has the highest of these bits. A bit is 1 if the set omits the column. Higher bits number equal sets. In
+the repeated rows, the columns that the set omits are NULL. The rows are then grouped by all group columns and the id.
+As in Spark, the set () has a result row only if there are input rows. The exception is GROUPING SETS (()) alone, which
+is equivalent to no GROUP BY.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _MOST_SETS = 4096
 _MOST_COLUMNS = 48
 
 GroupingSet = tuple[exp.Expr, ...]
-"""The expressions that a set groups by, as the user wrote them."""
+"""The expressions in one grouping set, as the user wrote them."""
 
 
 @dataclass(frozen=True)
 class GroupingSets:
-    """GROUP BY's sets in order, over the group columns `names`.
+    """The grouping sets of a GROUP BY in the order as written. `names` are all group columns.
 
-    `id` is the column that distinguishes the sets.
+    `id` is the name of the column that holds the grouping id.
     """
 
     sets: tuple[frozenset[str], ...]
@@ -57,7 +57,7 @@ class GroupingSets:
         return tuple(found)
 
     def expanded(self, rows: LogicalNode, sources: Mapping[str, exp.Expr]) -> LogicalNode:
-        """Return the rows repeated for each set, with group columns set to NULL in the sets that omit them.
+        """Return the rows, repeated once for each set. Columns that a set omits are NULL in that set's rows.
 
         `sources` maps each column of the result to its expression over `rows`.
         """
@@ -74,7 +74,7 @@ class GroupingSets:
         return LogicalProject(expand, {**outputs, self.id: resolved(self.id)})
 
     def grouping(self, names: Sequence[str]) -> exp.Expr:
-        """Return the grouping id over some of the group columns; the first has the highest bit."""
+        """Return the grouping id over some of the group columns. The first column has the highest bit."""
         if list(names) == list(self.names) and len(set(self.sets)) == len(self.sets):
             return resolved(self.id)
         values: dict[int, list[int]] = {}
@@ -87,7 +87,7 @@ class GroupingSets:
         return exp.Case(ifs=ifs, default=_bigint(0)) if ifs else _bigint(0)
 
     def _within(self, name: str, below: str) -> exp.Expr:
-        """Return the expression for a column, which is NULL in the rows of sets that omit it."""
+        """Return the expression for a column. It is NULL in the rows of sets that omit the column."""
         if name not in self.names:
             return resolved(below)
         ids = [id_ for id_, each in zip(self.ids, self.sets, strict=True) if name in each]
@@ -103,7 +103,7 @@ class GroupingSets:
 
 
 def grouping_sets(group: exp.Group) -> tuple[GroupingSet, ...] | None:
-    """Return GROUP BY's sets in order; None if it has only plain columns. Raises Refusal."""
+    """Return a GROUP BY's grouping sets in the order as written, or None if it has only expressions. Raises Refusal."""
     if group.args.get("totals"):
         raise Refusal("WITH TOTALS is not supported: write GROUP BY ROLLUP(…)", group)
     columns = [_members(each) for each in group.expressions]
@@ -112,7 +112,7 @@ def grouping_sets(group: exp.Group) -> tuple[GroupingSet, ...] | None:
     if group.args.get("cube"):
         return _checked(_cube(columns, group), group)
     if (written := group.args.get("grouping_sets")) is not None:
-        # The columns before GROUPING SETS determine only the order of their bits.
+        # Columns before GROUPING SETS determine only the order of the bits in the id.
         return _checked([each for sets in written for each in _sets(sets)], group)
     if not any(isinstance(each, _SETS) or _is_empty(each) for each in group.expressions):
         return None
@@ -125,7 +125,7 @@ def grouping_sets(group: exp.Group) -> tuple[GroupingSet, ...] | None:
 
 
 def written_columns(group: exp.Group) -> Iterator[exp.Expr]:
-    """Yield the expressions that the sets group by, in the order as written; an expression may appear repeatedly."""
+    """Yield the expressions in the grouping sets in the order as written, including repeated expressions."""
     for each in (*group.expressions, *(group.args.get("grouping_sets") or [])):
         yield from _written(each)
 

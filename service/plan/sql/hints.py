@@ -30,7 +30,7 @@ class Hints:
     """The hints of a SELECT.
 
     `times` and `skews` are the STATE_TTL and SKEW hints, keyed by alias in lower case. `split` and `unbounded` are the
-    SPLIT_DISTINCT and UNBOUNDED_RANK hints.
+    nodes of the SPLIT_DISTINCT and UNBOUNDED_RANK hints, or None.
     """
 
     times: Mapping[str, TtlHint]
@@ -65,14 +65,14 @@ def read_hints(tree: exp.Select) -> Hints:
 
 
 def is_ordered(at: exp.Expr) -> bool:
-    """Return whether a join or subquery is in a SELECT with the hint ORDERED, which keeps the join order as written."""
+    """Return whether a join or subquery is in a SELECT with the hint ORDERED, which keeps the written join order."""
     select = at.parent_select
     hints = None if select is None else select.args.get("hint")
     return hints is not None and any(each.name.upper() == "ORDERED" for each in hints.expressions)
 
 
 def no_split(split: exp.Expr | None) -> None:
-    """Refuse the hint SPLIT_DISTINCT where there is nothing to split."""
+    """Refuse the hint SPLIT_DISTINCT in a SELECT that has no aggregate with DISTINCT."""
     if split is not None:
         raise Refusal("SPLIT_DISTINCT needs COUNT, SUM or AVG with DISTINCT, but this SELECT has none", split)
 
@@ -111,7 +111,7 @@ def _skews(hint: exp.Anonymous) -> dict[str, SkewHint]:
 
 
 def spoken(path: str, invented: set[str]) -> str:
-    """Return a relation's path as the user knows it, without the parts that the planner invented."""
+    """Return a relation's path as the user knows it, that is, without the parts that the planner invented."""
     kept, so_far = [], ""
     for part in path.split("."):
         so_far += f"{part}."
@@ -121,10 +121,10 @@ def spoken(path: str, invented: set[str]) -> str:
 
 
 def by_path(hints: Mapping[str, _Hint], paths: set[str], invented: set[str]) -> dict[str, _Hint]:
-    """Return the hints, keyed by the paths of the relations to which they apply.
+    """Return the hints, keyed by the paths of the relations to which the hints apply.
 
-    A hint applies to the relation whose path it names. If there is none, the hint's path is compared with other paths
-    after removing the parts that the planner invented for subqueries and inputs of a UNION.
+    A hint applies to the relation whose path it names. If there is no such relation, the hint's path is compared with
+    the other paths, without the parts that the planner invented for subqueries and inputs of a UNION.
     """
     found: dict[str, _Hint] = {}
     for name, hint in hints.items():

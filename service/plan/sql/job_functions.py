@@ -1,4 +1,4 @@
-"""The job's functions: loads them, and marks their calls in SQL."""
+"""Loads the job's functions, and marks the calls of these functions in SQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def job_functions(job: Job) -> Mapping[str, PythonFunction]:
-    """Load a job's functions, and return them by their names in upper case. Raises JobError."""
+    """Load a job's functions, and return them, keyed by name in upper case. Raises JobError."""
     code = job.python()
     if code is None:
         return {}
@@ -37,7 +37,7 @@ def job_functions(job: Job) -> Mapping[str, PythonFunction]:
 
 
 def with_functions(tree: exp.Expr, functions: Mapping[str, PythonFunction]) -> exp.Expr:
-    """Mark each call of these functions with its function, and return the tree."""
+    """Attach to each call of one of the `functions` the function that it calls, and return the tree."""
     for node in tree.find_all(exp.Anonymous) if functions else ():
         if (function := functions.get(node.name.upper())) is not None:
             node.set(FUNCTION, function)

@@ -1,4 +1,4 @@
-"""Temporal joins: a left row matches the right row that is valid at its time, or the rows present when it arrives.
+"""Temporal joins: a left row is joined with the right row valid at its time, or the right rows present on its arrival.
 
     JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency        the key's version at that time
     JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         the same, for a view of last rows
@@ -7,9 +7,9 @@
     ASOF JOIN rates AS r ON o.currency = r.currency AND o.ts >= r.ts             the nearest row, as in DuckDB
     ASOF JOIN rates AS r MATCH_CONDITION (o.ts >= r.ts) ON …                     as in Snowflake
 
-With LEFT, a row without a match is null-padded. If a left row can match only one row by its key, the other conditions
-in ON are evaluated after the lookup: with LEFT, a matched row for which they are not true counts as no match. If it can
-match several rows, conditions on the right side alone are evaluated before the lookup.
+With LEFT, a row without a match is null-padded. Other conditions in ON are evaluated after the lookup if the key
+determines at most one right row. With LEFT, if these conditions are not true, the left row has no match. If the key can
+match several right rows, conditions on the right side alone are evaluated before the lookup.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMPARISONS: Mapping[type[exp.Expr], tuple[Comparison, Comparison]] = {
     exp.LTE: ("<=", ">="),
     exp.LT: ("<", ">"),
 }
-"""Each comparison operator as written, and with its sides swapped."""
+"""For each comparison, the operator as written, and the operator after swapping the two sides."""
 
 _Compared = tuple[exp.Expr, Comparison, exp.Expr]
 """A left-side time, the comparison operator, and a right-side time."""
@@ -55,7 +55,7 @@ class Lookup:
 
     - `at`: the time after FOR SYSTEM_TIME AS OF; None for an ASOF JOIN.
     - `match`: the MATCH_CONDITION of an ASOF JOIN.
-    - `pads`: the join is a LEFT JOIN, which null-pads rows without a match.
+    - `pads`: the join is a LEFT JOIN, which null-pads left rows without a match.
     """
 
     join: exp.Join
@@ -73,7 +73,7 @@ class Lookup:
 
 
 def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
-    """Return a join's time clauses, and the join without them; None if it has no time clause. Raises Refusal."""
+    """Return a join's time clauses, and the join without these clauses, or None if there are none. Raises Refusal."""
     version = join.this.args.get("version")
     asof = str(join.args.get("method") or "").upper() == "ASOF"
     if version is None and not asof:
@@ -102,10 +102,10 @@ def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
 def looked_up(
     said: Lookup, left: LogicalNode, right: LogicalNode, on: Sequence[exp.Expr], at: exp.Expr | None
 ) -> LogicalNode:
-    """Return the rows of a lookup: each left row with the right rows that the JOIN finds for it.
+    """Return the rows of a lookup: each left row, combined with each right row that the lookup finds for it.
 
-    `on` are the conditions of the ON or USING clause. `at` is the resolved time after FOR SYSTEM_TIME AS OF; None for
-    an ASOF JOIN and for a lookup by processing time. Raises Refusal.
+    `on` are the conditions of the ON or USING clause. `at` is the resolved time after FOR SYSTEM_TIME AS OF, and None
+    for an ASOF JOIN or a lookup by processing time. Raises Refusal.
     """
     equal = tuple(each for each in on if _is_equality(each, left, right))
     if said.at is None:
@@ -126,7 +126,7 @@ def looked_up(
 
 
 def _with_fewer(found: LogicalLookup, others: Sequence[exp.Expr]) -> LogicalLookup:
-    """Return a null-padding lookup that finds only right rows for which these conditions are true.
+    """Return a null-padding lookup, restricted to right rows for which the conditions `others` are true.
 
     Raises Refusal if a condition reads the left side.
     """
@@ -144,7 +144,7 @@ def _with_fewer(found: LogicalLookup, others: Sequence[exp.Expr]) -> LogicalLook
 def _found(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr | None
 ) -> LogicalLookup:
-    """Return each left row with the rows that FOR SYSTEM_TIME AS OF finds for its key. Raises Refusal."""
+    """Return each left row, combined with the rows that FOR SYSTEM_TIME AS OF finds for its key. Raises Refusal."""
     if said.by_arrival or (at is not None and _is_processing_time(at, left)):
         return _by_arrival(said, left, right, equal)
     assert at is not None, "a lookup that is not by processing time has a time of the left side"
@@ -158,7 +158,7 @@ def _found(
 
 
 def _is_processing_time(at: exp.Expr, left: LogicalNode) -> bool:
-    """Return whether a left-side time is the processing time of its row."""
+    """Return whether a time of the left side is the left row's processing time."""
     time = event_times(left).get(at.unnest().name) if isinstance(at.unnest(), exp.Column) else None
     return time is not None and time.kind == "time" and is_processing_time(time)
 
@@ -172,7 +172,10 @@ def _is_equality(condition: exp.Expr, left: LogicalNode, right: LogicalNode) -> 
 
 
 def _sides(node: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool | None:
-    """Return whether a comparison has the join's left side on its right; None if it does not compare both sides."""
+    """Return whether a comparison's sides are swapped, that is, the join's left side is on the right of the operator.
+
+    Return None if it does not compare the join's two sides.
+    """
     a, b = reads(node.this), reads(node.expression)
     mine, theirs = columns(left).keys(), columns(right).keys()
     if a and b and a <= mine and b <= theirs:
@@ -181,7 +184,7 @@ def _sides(node: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool | None
 
 
 def _one_comparison(said: Lookup, others: Sequence[exp.Expr], left: LogicalNode, right: LogicalNode) -> _Compared:
-    """Return an ASOF JOIN's comparison of times: the left time, the operator, and the right time.
+    """Return the parts of an ASOF JOIN's time comparison: the left time, the operator, and the right time.
 
     Raises Refusal.
     """
@@ -227,9 +230,9 @@ def _by_time(
 def _by_version(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
 ) -> LogicalLookup:
-    """Look up the version of a key's row that is valid at a time.
+    """Look up the version of a row, found by its key, that is valid at a time.
 
-    If the table's key contains the time, look up rows by time. For a view, look up its history. Raises Refusal.
+    If the table's key contains the time, look up rows by time. For a view, look up rows of its history. Raises Refusal.
     """
     if not isinstance(right, LogicalScan):
         return _by_history(said, left, right, equal, at)
@@ -266,13 +269,14 @@ def _by_version(
 def _by_history(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
 ) -> LogicalLookup:
-    """Look up the row that a view had at a time; the view must select each key's last row. Raises Refusal."""
+    """Look up the row that a view contained at a time. The view must select each key's last row. Raises Refusal."""
     found = history(right)
     if found is None:
         raise Refusal(
             "FOR SYSTEM_TIME AS OF with a time needs a table with a primary_key and a watermark, or a view that "
             "selects the last row of each key by ROW_NUMBER() OVER (PARTITION BY key ORDER BY time DESC) = 1 "
-            "and has both columns. For other tables, write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
+            "and contains the key and the time. For other tables, write ASOF JOIN … MATCH_CONDITION "
+            "(left.time >= right.time)",
             said.join.this,
         )
     equal, given = _of_key(equal, right, found.key)
@@ -292,7 +296,7 @@ def _by_arrival(said: Lookup, left: LogicalNode, right: LogicalNode, equal: tupl
 def _of_key(
     equal: Sequence[exp.Expr], right: LogicalNode, key: AbstractSet[str]
 ) -> tuple[tuple[exp.Expr, ...], frozenset[str]]:
-    """Return the equalities on columns of the right side's key, one for each such column, and these columns."""
+    """Return one equality for each column of the right side's key that `equal` compares, and these key columns."""
     found: dict[str, exp.Expr] = {}
     for each in equal:
         for side in (each.unnest().this.unnest(), each.unnest().expression.unnest()):
@@ -302,7 +306,7 @@ def _of_key(
 
 
 def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
-    """Return the rows with a column that holds this time or number, and the column's name. Raises Refusal."""
+    """Return the rows with a column that holds a time or number, and the name of this column. Raises Refusal."""
     below = columns(node)
     found = type_of(time, {name: (name, type_) for name, type_ in below.items()})
     if family(found) not in ("timestamp", "local", "date", "integer"):
@@ -325,7 +329,7 @@ def _check_line(left: Type, right: Type, at: exp.Expr) -> None:
 
 
 def _timed(node: LogicalNode, time: str) -> LogicalNode:
-    """Return the rows whose time is not NULL; other rows match nothing."""
+    """Return the rows whose time is not NULL, because a row whose time is NULL matches no row."""
     if not columns(node)[time].nullable:
         return node
     return LogicalFilter(node, (exp.Not(this=exp.Is(this=resolved(time), expression=exp.Null())),))

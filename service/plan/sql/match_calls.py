@@ -1,4 +1,4 @@
-"""Calls in DEFINE and MEASURES: turns each of them into a column of a match.
+"""Translates calls in DEFINE and MEASURES into columns that the operator computes for a match.
 
     B.price                       the same as LAST(B.price); in the condition of B, the current row's price
     FIRST(B.price, 2)             a Navigation over a column; an expression becomes a column below the operator
@@ -41,11 +41,11 @@ _PHYSICAL = ("PREV", "NEXT")
 
 @dataclass
 class Calls:
-    """Collects the calls in one MATCH_RECOGNIZE.
+    """Collects the calls in one MATCH_RECOGNIZE clause.
 
-    - `names`: maps each name, in lower case, to the variables that it stands for.
-    - `computed`: the columns to compute below the operator.
-    - `measured`: the columns that the operator adds to a row, keyed by call.
+    - `names`: maps each variable or subset name, in lower case, to the variables that the name stands for.
+    - `computed`: the columns to be computed below the operator.
+    - `measured`: the columns that the operator adds to a row for calls in MEASURES, keyed by call.
     - `time`: the column that holds a row's time.
     """
 
@@ -61,7 +61,7 @@ class Calls:
     _defined: int = 0
 
     def condition(self, node: exp.Expr, variable: int) -> tuple[exp.Expr, tuple[CalledColumn, ...]]:
-        """Return a variable's condition over the columns of the tested row, and the calls in it.
+        """Return a variable's condition, in which columns replace the calls, and these columns.
 
         Raises Refusal.
         """
@@ -115,9 +115,9 @@ class Calls:
         return node.transform(replaced)
 
     def _call(self, node: exp.Expr, *, final: bool, variable: int | None = None) -> MatchCall | None:
-        """Translate an expression into a call over a match; return None if it is no such call. Raises Refusal.
+        """Translate a call over the rows of a match. Return None if the expression is not such a call. Raises Refusal.
 
-        In DEFINE, `variable` is the variable that is being defined.
+        In DEFINE, `variable` is the variable being defined.
         """
         if is_subquery(node):
             no_subquery(node)
@@ -180,7 +180,9 @@ class Calls:
         return lag
 
     def _navigated(self, node: exp.Expr) -> tuple[tuple[int, ...], exp.Expr, int]:
-        """Return a call's variables, its expression over one of their rows, and the row's offset from first or last.
+        """Return the variables in a call, the call's expression over one of their rows, and the offset of that row.
+
+        The offset is counted from the first or last row.
 
         Raises Refusal.
         """
@@ -210,7 +212,7 @@ class Calls:
         return aggregate_type(ParsedCall(function, (value,)), (self._scalar(value),), at)
 
     def _of_row(self, node: exp.Expr, call: exp.Expr) -> tuple[tuple[int, ...], exp.Expr]:
-        """Resolve an expression over one row; return the variables to which the row belongs, and the expression.
+        """Resolve an expression over one row; return the variables whose rows it reads, and the expression.
 
         Raises Refusal.
         """
@@ -239,7 +241,7 @@ class Calls:
         return next(iter(found)), value
 
     def _variables(self, column: exp.Column) -> tuple[int, ...]:
-        """Return the variables whose rows a column refers to; an empty tuple means all rows of the match.
+        """Return the variables to whose rows a column refers. An empty tuple means all rows of the match.
 
         Raises Refusal.
         """
@@ -263,7 +265,7 @@ class Calls:
         return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(rest), strict=False)))
 
     def _computed(self, value: exp.Expr) -> str:
-        """Return the column that holds an expression over one row; add the column if necessary."""
+        """Return the column that holds the value of an expression over one row. The column is added if necessary."""
         bare = value.unnest()
         if isinstance(bare, exp.Column):
             return bare.name
@@ -278,7 +280,7 @@ class Calls:
         return type_of(value, by_name(self.types))
 
     def _type(self, call: MatchCall, at: exp.Expr, *, sure: bool) -> Type:
-        """Return a call's result type. `sure`: the call covers a whole match."""
+        """Return a call's result type. `sure` is True if the call is evaluated over a whole match."""
         match call:
             case Classifier():
                 return STRING

@@ -1,4 +1,4 @@
-"""The parser for MATCH_RECOGNIZE, whose clauses become nodes of sqlglot's tree.
+"""The parser for MATCH_RECOGNIZE. Its clauses become nodes of sqlglot's tree.
 
     FROM t MATCH_RECOGNIZE (
         PARTITION BY …  ORDER BY …  MEASURES … AS …, …
@@ -6,7 +6,8 @@
         PATTERN (…)  [WITHIN INTERVAL …]  [SUBSET u = (a, b), …]  DEFINE a AS …, …
     ) [AS] m
 
-sqlglot supports most of this, but neither WITHIN nor SUBSET, and it does not record where the clauses are in the text.
+sqlglot supports most of these clauses, but not WITHIN and SUBSET, and does not record the clauses' positions in the
+text.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class MatchParser(SparkParser):
     }
 
     def _parse_table(self, *arguments: Any, **named: Any) -> exp.Expr | None:
-        """Parse an item of FROM, and any MATCH_RECOGNIZE that follows it."""
+        """Parse an item of FROM, and the MATCH_RECOGNIZE clauses that follow it."""
         rows: exp.Expr | None = super()._parse_table(*arguments, **named)
         while rows is not None and self._match(TokenType.MATCH_RECOGNIZE):
             rows = self._match_clause(rows)
@@ -49,7 +50,7 @@ class MatchParser(SparkParser):
         return super()._parse_unary()
 
     def _match_clause(self, rows: exp.Expr) -> MatchClause:
-        """Parse the clauses that follow the keyword MATCH_RECOGNIZE, which has just been read, and apply to `rows`."""
+        """Parse the clauses after the keyword MATCH_RECOGNIZE, which has been read already. They apply to `rows`."""
         word = _placed(exp.Var(this=self._prev.text), self._prev, self._prev)
         self._match_l_paren()
         partition = self._parse_partition_by()
@@ -80,7 +81,7 @@ class MatchParser(SparkParser):
         )
 
     def _match_measure(self) -> exp.Expr | None:
-        """Parse an expression, AS and a name. Without AS, a name is not an alias: it begins the next clause."""
+        """Parse an expression, AS and a name. If AS is missing, a name is not an alias, but begins the next clause."""
         measure: exp.Expr | None = self._parse_alias(self._parse_disjunction(), explicit=True)
         return measure
 

@@ -1,9 +1,9 @@
 """FROM t MATCH_RECOGNIZE (…): finds rows that match a pattern, and computes measures over each match.
 
-Each call over a match in a condition or a measure, such as `LAST(B.price, 1)` or `SUM(B.price)`, becomes a column. So a
-condition in DEFINE reads columns of a row and columns of calls, and MEASURES is a projection over the operator's
-output. Outside of calls, a column of a variable, such as `B.price`, refers to the variable's last row. In the
-variable's own condition, it refers to the row that is being tested.
+In a condition or measure, each call over a match, such as `LAST(B.price, 1)` or `SUM(B.price)`, becomes a column. So a
+condition in DEFINE reads the columns of a row and the columns for calls, and MEASURES is a projection over the
+operator's output. Outside of calls, a column of a variable, such as `B.price`, refers to the variable's last row. In
+the condition that defines the variable, such a column refers to the row being tested.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rowkind.service.plan.syntax import MatchClause, sql_text
 def matched(
     clause: MatchClause, rows: LogicalNode, relation: Relation, path: str
 ) -> tuple[LogicalNode, dict[str, str]]:
-    """Return the matches of a pattern in a relation's rows, and their columns by name. Raises Refusal."""
+    """Return the matches of a pattern in a relation's rows, and the result's columns by name. Raises Refusal."""
     return _Matched(clause, rows, relation, path).build()
 
 
@@ -127,7 +127,7 @@ class _Matched:
         return tuple(found)
 
     def _names(self) -> dict[str, tuple[int, ...]]:
-        """Return the variables that each name in PATTERN and SUBSET stands for, keyed by name in lower case."""
+        """Map each name in PATTERN and SUBSET, in lower case, to the variables that the name stands for."""
         names: dict[str, tuple[int, ...]] = {name.lower(): (number,) for number, name in enumerate(self.pattern.names)}
         for subset in self.clause.args.get("subsets") or ():
             if subset.name.lower() in names:
@@ -151,7 +151,7 @@ class _Matched:
                 "pattern that matches every other row, as in (A B+ | OTHER)",
                 rows,
             )
-        # SHOW and OMIT EMPTY MATCHES make no difference, because no match is empty.
+        # SHOW EMPTY MATCHES and OMIT EMPTY MATCHES make no difference, because no match is empty.
         return text.startswith("ALL ROWS")
 
     def _sought(self, names: Mapping[str, tuple[int, ...]], *, all_rows: bool) -> SoughtPattern:
@@ -218,7 +218,7 @@ class _Matched:
 
 
 def _length(within: exp.Expr) -> int:
-    """Return the longest duration of a match, in microseconds. Raises Refusal."""
+    """Return the maximum duration of a match, in microseconds. Raises Refusal."""
     try:
         length = length_of(within)
     except Refusal:

@@ -1,16 +1,16 @@
-"""IN and EXISTS, planned as joins that filter rows, or as joins that add a match flag as a column.
+"""Plans IN and EXISTS as joins that filter rows, or as joins that add a match flag as a column.
 
     EXISTS, IN      a semi join, or a mark join
     NOT EXISTS      an anti join
     NOT IN          if neither side can be NULL, an anti join. If the subquery reads the outer query or has several
                     columns, an anti join on `(x = y) IS NOT FALSE`, since a NULL on either side counts as a match.
-                    Otherwise a "not in" join, which knows whether the subquery is empty and contains a NULL
+                    Otherwise a "not in" join, which tracks whether the subquery is empty and whether it contains a NULL
     IN as a value   if neither side can be NULL, or NULL counts as FALSE, a mark join on `x = y`. Otherwise an "in" join
                     if possible; otherwise, if NULL counts as TRUE, a mark join on `(x = y) IS NOT FALSE`, or both mark
                     joins
 
-Which results of an IN must be distinguished depends on where it appears: a condition need not distinguish NULL from
-FALSE, and a condition under NOT need not distinguish NULL from TRUE.
+Which results of an IN must be distinguished depends on where the IN appears. In a condition, NULL and FALSE need not be
+distinguished. Under a NOT in a condition, NULL and TRUE need not be distinguished.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ from rowkind.service.plan.scalar.scalars import resolved, type_of
 from rowkind.service.plan.sql.context import Selected
 
 Asked = Literal["is true", "is not false", "exactly"]
-"""Which results of a condition matter: NULL counts as FALSE, NULL counts as TRUE, or all three are distinguished."""
+"""Which results of a predicate must be distinguished: NULL counts as FALSE, NULL counts as TRUE, or all three results
+are distinguished.
+"""
 
 
 class OneOf(exp.Expression, exp.Predicate):
-    """An IN with a subquery that is used as a value: `this` is its match flag's column, `expressions` its operands."""
+    """An IN with a subquery, used as a value. `this` is the match flag's column; `expressions` are the operands."""
 
     arg_types = {"this": True, "expressions": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def asked(node: exp.Expr, *, of_condition: bool) -> Asked:
-    """Return which results of a predicate matter to the expression that contains it.
+    """Return which results of a predicate the expression that contains the predicate must distinguish.
 
-    If `of_condition` is set, the whole expression is a condition, for which only TRUE matters.
+    If `of_condition` is set, the whole expression is a condition, in which NULL counts as FALSE.
     """
     negated = False
     while node.parent is not None:
@@ -62,7 +64,7 @@ def asked(node: exp.Expr, *, of_condition: bool) -> Asked:
 
 @dataclass(frozen=True)
 class Membership:
-    """The test `mine IN (inner)`. The operands `mine` read the rows of `left`; `path` is the subquery's path."""
+    """The predicate `mine IN (inner)`. The operands `mine` read the rows of `left`; `path` is the subquery's path."""
 
     left: LogicalNode
     mine: Sequence[exp.Expr]
@@ -71,17 +73,17 @@ class Membership:
     at: exp.Expr
 
     def true(self) -> LogicalNode:
-        """Return the rows for which IN is true."""
+        """Return the rows of `left` for which IN is true."""
         return self._joined("semi", self._matches)
 
     def false(self) -> LogicalNode:
-        """Return the rows for which IN is false and NOT IN is true."""
+        """Return the rows of `left` for which IN is false, and so NOT IN is true."""
         if self._is_two_valued:
             return self._joined("anti", self._matches)
         return self._counted("not in") if self._is_alone else self._joined("anti", self._may_match)
 
     def answered(self, answer: str, what: Asked) -> tuple[LogicalNode, exp.Expr]:
-        """Return the rows with the match flag as a column, and the expression for IN's result."""
+        """Return the rows of `left` with a match flag in the column `answer`, and the expression for IN's result."""
         found = resolved(answer, like=self.at)
         if what == "is true" or self._is_two_valued:
             return self._joined("mark", self._matches, answer), found
@@ -110,19 +112,19 @@ class Membership:
 
     @property
     def _may_match(self) -> tuple[exp.Expr, ...]:
-        """The condition that the operands may be equal. A NULL may be equal to anything."""
+        """The condition that the two sides may be equal. NULL may be equal to any value."""
         equal = exp.Paren(this=exp.and_(*self._equal, copy=False))
         false = exp.Paren(this=exp.Is(this=equal, expression=exp.Boolean(this=False)))
         return (*self.inner.links, exp.Not(this=false))
 
     @property
     def _is_two_valued(self) -> bool:
-        """Whether no operand is ever NULL."""
+        """Whether neither side is ever NULL, so that IN is either TRUE or FALSE."""
         return all(_never_null(own, self.left) and _never_null(each, self.inner.input) for own, each in self._pairs)
 
     @property
     def _is_alone(self) -> bool:
-        """Whether the result depends on a single operand, and on nothing else in the left row."""
+        """Whether the result depends on nothing in the left row except a single operand."""
         return len(self.mine) == 1 and not self.inner.links
 
     def _joined(self, kind: PhysicalJoinKind, on: tuple[exp.Expr, ...], answer: str | None = None) -> LogicalJoin:
@@ -130,9 +132,9 @@ class Membership:
         return LogicalJoin(*sides, on, kind, self.at, answer=answer)
 
     def _counted(self, kind: PhysicalJoinKind, answer: str | None = None) -> LogicalJoin:
-        """Return a join whose result also depends on whether the right side is empty and whether it contains a NULL.
+        """Return an "in" or "not in" join, which tracks whether the right side is empty and whether it contains a NULL.
 
-        The operands of both sides become columns, so that the join's key reads nothing else.
+        The operands become columns of their sides, so that the join's key reads only these columns.
         """
         ((own, output),) = self._pairs
         left, value = self.left, f"{self.path}value"
@@ -146,5 +148,5 @@ class Membership:
 
 
 def _never_null(node: exp.Expr, below: LogicalNode) -> bool:
-    """Return whether an expression is never NULL in rows of `below`, by its type or because a filter removes NULLs."""
+    """Return whether an expression over `below` is never NULL, either by its type or because a filter removes NULLs."""
     return not type_of(node, by_name(kept(LogicalInput(below)))).nullable

@@ -6,7 +6,7 @@
     DISTINCT, ORDER BY … LIMIT  unions, top_rows
     the SELECT list             select_list
 
-A name may refer to a column of FROM or of the SELECT list. So the SELECT list is resolved first, and then rewritten
+A name may refer to a column of FROM or of the SELECT list. So the SELECT list is resolved first. It is then rewritten
 over the result of each clause.
 """
 
@@ -57,9 +57,10 @@ _SESSION = (
 
 @dataclass(frozen=True)
 class Clauses:
-    """The expressions that a SELECT computes from its rows: its list, HAVING, QUALIFY, and ORDER BY if LIMIT follows.
+    """A SELECT's expressions after FROM and WHERE: the SELECT list, HAVING, QUALIFY, and ORDER BY if LIMIT follows.
 
-    `calls` are the SELECT's aggregates that subqueries in these clauses read, keyed by the column names used there.
+    `calls` are the SELECT's aggregates that subqueries in these clauses read, keyed by their column names in the
+    subqueries.
     """
 
     items: SelectList
@@ -69,7 +70,10 @@ class Clauses:
     calls: Mapping[str, exp.Expr] = field(default_factory=dict)
 
     def changed(self, change: Callable[[exp.Expr, str], exp.Expr]) -> Clauses:
-        """Rewrite all expressions with `change`, which also gets the result column's name, or '' if there is none."""
+        """Rewrite all expressions with `change`.
+
+        The second argument of `change` is the name of the result column, or '' for other expressions.
+        """
         items = [replace(item, expression=change(item.expression, item.name)) for item in self.items.items]
         having, qualify, order = (
             None if each is None else change(each, "") for each in (self.having, self.qualify, self.order)
@@ -80,7 +84,7 @@ class Clauses:
 
     @property
     def need_rows(self) -> bool:
-        """Whether later clauses read the grouped rows again, to filter or number them."""
+        """Whether clauses after GROUP BY filter the grouped rows, or compute window functions over them."""
         return self.having is not None or self.qualify is not None or any(each.find(exp.Window) for each in self)
 
     def __iter__(self) -> Iterator[exp.Expr]:
@@ -90,7 +94,7 @@ class Clauses:
 
 @dataclass(frozen=True)
 class GroupExpression:
-    """A group expression, its place in the SQL, and the name of the result column that equals it, if any."""
+    """A group expression, its node in the SQL, and the name of the result column with the same expression, if any."""
 
     expression: exp.Expr
     at: exp.Expr
@@ -98,7 +102,7 @@ class GroupExpression:
 
 
 class OneSelect:
-    """Plans one SELECT; keeps the rows planned so far."""
+    """Plans one SELECT. Its attributes hold the part of the plan that has been built so far."""
 
     def __init__(self, tree: exp.Select, context: Context, hints: Hints, queries: Queries) -> None:
         self._tree = tree
@@ -109,7 +113,7 @@ class OneSelect:
         brought = from_clause(tree, context, queries)
         self._node, self._scope, self._links = brought.rows, brought.scope, brought.links
         if (condition := tree.args.get("where")) is not None:
-            # Links to a domain are not conditions that the SQL evaluates before WHERE.
+            # The links to a domain are not conditions of the SQL, so WHERE need not be evaluated after them.
             before = () if context.domain else self._links
             self._node, links = where(condition.this, self._node, self._scope, context, queries, links=before)
             if links and context.domain:
@@ -127,7 +131,7 @@ class OneSelect:
         self._sets = grouping_sets(group) if group is not None else None
         # GROUPING SETS (()) puts all rows into one group, as if there were no GROUP BY.
         self._all_in_one = group is None or self._sets == ((),)
-        # Whether the result, too, has at most one row for each outer row.
+        # If FROM has at most one row for each outer row, then so does the result, except in these cases.
         several = self._window is not None or self._tree is not tree or bool(self._sets)
         self._single = brought.single and not several
         self._subqueries = Subqueries(queries, context, self._scope)
@@ -168,7 +172,7 @@ class OneSelect:
         return Selected(self._node, outputs, self._links, single=single, empty=empty)
 
     def _resolved(self, top: TopRows | None) -> tuple[Clauses, list[GroupExpression] | None]:
-        """Return all clauses with their names resolved, and the group expressions, None if nothing is grouped."""
+        """Return all clauses with names resolved, and the group expressions, or None if nothing is grouped."""
         tree, windows = self._tree.copy(), self._windows
         tree.set("expressions", [with_windows(each, windows) for each in tree.expressions])
         tree, written = outer_calls(tree, self._scope)
@@ -195,7 +199,7 @@ class OneSelect:
         return Clauses(items, having, qualify, order, called), groups
 
     def _order(self, order: exp.Expr, items: SelectList) -> exp.Order:
-        """Return ORDER BY with its names resolved; a number stands for a result column. Raises Refusal."""
+        """Return ORDER BY with its names resolved. A number refers to a column of the SELECT list. Raises Refusal."""
         copied = order.copy()
         assert isinstance(copied, exp.Order), "the copy of an ORDER BY is an ORDER BY"
         for each in copied.expressions:
@@ -226,7 +230,7 @@ class OneSelect:
         return found
 
     def _flat(self, groups: Iterable[tuple[exp.Expr, exp.Expr]]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-        """Yield the group expressions; replace a whole window, given as an alias or number, with its start and end."""
+        """Yield the group expressions. A whole window, given as alias or number, is replaced by its start and end."""
         whole = None if self._window is None else self._scope.resolve(self._window.struct)
         for expression, at in groups:
             if self._window is not None and expression.unnest() == whole:
@@ -236,12 +240,12 @@ class OneSelect:
                 yield expression, at
 
     def _grouped(self, clauses: Clauses, groups: list[GroupExpression]) -> tuple[Clauses, Mapping[str, exp.Expr]]:
-        """Add the Aggregate to the rows, and rewrite all later expressions over its columns.
+        """Add an Aggregate to the plan, and rewrite all later expressions over its columns.
 
-        Also return `Grouping.of_empty`. Raises Refusal.
+        Return the rewritten clauses, and `Grouping.of_empty`. Raises Refusal.
         """
-        # Only equalities can become group columns. A condition without outer columns is among the links only because
-        # it follows one of them; it is applied here.
+        # Only equalities can become group columns. If a link reads no outer column, it is among the links only because
+        # it follows another link. Such a condition is applied here.
         inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
         self._links = tuple(each for each in self._links if each not in inner)
         self._node = filtered(self._node, inner)
@@ -269,7 +273,7 @@ class OneSelect:
         return clauses, grouping.of_empty
 
     def _in_sessions(self, window: GroupWindow, grouped: Sequence[exp.Expr]) -> None:
-        """Assign the rows to sessions; all rows of a session have equal values in the other group columns.
+        """Assign the rows to sessions. All rows of a session have equal values in the other group columns.
 
         Raises Refusal.
         """
@@ -283,9 +287,9 @@ class OneSelect:
         self._node = window.windows.over(terms.node, partition)
 
     def _in_each_group(self, empty: Mapping[str, exp.Expr] | None) -> Mapping[str, exp.Expr] | None:
-        """Add the rows of empty groups where they would be missing.
+        """Add the rows of empty groups if they would be missing.
 
-        Return the replacements for columns of rows that are still missing.
+        Return `empty` if a row may still be missing, otherwise None.
         """
         before = Selected(self._node, {}, self._links, empty=empty)
         after = in_each_group(before, self._context, self._queries, self._tree)
@@ -293,7 +297,7 @@ class OneSelect:
         return after.empty
 
     def _numbered(self, clauses: Clauses) -> Clauses:
-        """Add the columns of window functions, and filter by QUALIFY. Raises Refusal."""
+        """Add columns for the window functions, and filter by QUALIFY. Raises Refusal."""
         hint = self._hints.unbounded
         if any(each.find(exp.Window) for each in clauses):
             self._node, partition, self._links = correlated_columns(self._links, self._node, self._names)

@@ -1,8 +1,8 @@
-"""Outer aggregates in subqueries, as in `HAVING EXISTS (SELECT 1 FROM d WHERE d.budget < SUM(e.salary))`.
+"""Aggregates of an outer query in a subquery, as in `HAVING EXISTS (SELECT 1 FROM d WHERE d.budget < SUM(e.salary))`.
 
 WHERE and ON cannot contain an aggregate of the subquery itself. An aggregate in WHERE or ON that reads columns of an
-outer query belongs to that query. It is computed with the query's other aggregates, and the subquery reads the column
-that holds it.
+outer query belongs to the outer query. It is computed with the outer query's other aggregates, and the subquery reads
+the resulting column.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _ALIAS = "#calls"
 
 
 def outer_calls(select: exp.Select, scope: Scope) -> tuple[exp.Select, dict[str, exp.Expr]]:
-    """Replace a SELECT's aggregates in its subqueries with columns; return the SELECT, and the aggregates by column.
+    """Replace a SELECT's aggregates in its subqueries with columns; return the SELECT and the aggregates by column.
 
-    The columns in such an aggregate must be qualified with their table; otherwise they may be the subquery's own.
+    The columns in such an aggregate must be qualified with a table name; otherwise they could be the subquery's own
+    columns.
     """
     select = select.copy()
     found: dict[str, exp.Expr] = {}
@@ -38,7 +39,7 @@ def outer_calls(select: exp.Select, scope: Scope) -> tuple[exp.Select, dict[str,
 
 
 def with_calls(scope: Scope, calls: dict[str, str]) -> Scope:
-    """Return the scope for subqueries after grouping, with the columns of these aggregates."""
+    """Return the scope for subqueries after grouping, extended with columns for the aggregates in `calls`."""
     return replace(scope, relations=(*scope.relations, Relation(_ALIAS, calls, hidden=True)))
 
 
@@ -63,7 +64,7 @@ def _around(call: exp.Expr, select: exp.Select) -> Iterator[exp.Query]:
 
 
 def _in_condition(call: exp.Expr) -> bool:
-    """Return whether a call is in the WHERE or ON clause of the innermost query."""
+    """Return whether a call is in the WHERE or ON clause of the innermost query that contains it."""
     node = call
     while node.parent is not None and not isinstance(node.parent, exp.Query):
         node = node.parent

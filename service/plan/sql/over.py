@@ -1,14 +1,15 @@
-"""Window functions that read part of their partition: OVER with an order or a frame.
+"""Window functions with ORDER BY or a frame, which may read only a part of their partition.
 
     SUM(v) OVER (PARTITION BY k ORDER BY t)                        from the first row to the last of the row's peers
     AVG(v) OVER (… ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)       a frame of rows
-    MAX(v) OVER (… RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)      a frame of values
+    MAX(v) OVER (… RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)      a range of values
     LAG(v, 2, 0), LEAD(v), FIRST_VALUE(v), LAST_VALUE(v), NTH_VALUE(v, 2) OVER (… ORDER BY t)
     LAST_VALUE(v) IGNORE NULLS OVER (… ORDER BY t)                 over the rows whose value is not NULL
-    NTILE(4), PERCENT_RANK(), CUME_DIST() OVER (… ORDER BY t)      the row's place in its whole partition
+    NTILE(4), PERCENT_RANK(), CUME_DIST() OVER (… ORDER BY t)      the row's position in its whole partition
 
-Calls with the same partition and order share one Over. Each other combination adds another Over on top. If the last
-column of the order is the order of arrival, rows have no peers, and RANGE up to the current row equals ROWS up to it.
+Calls with the same partition and order share one Over node. Each combination of partition and order adds one Over on
+top of the others. If the last ORDER BY column is the order of arrival, rows have no peers. Then RANGE up to the current
+row is the same as ROWS up to the current row.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _ADDED: Mapping[str, OverFunction] = {
 _WHOLE_SPEC = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
 _DAY = 86_400_000_000
 _MOST_DIGITS = 18
-"""The largest number of digits that always fits into 64 bits."""
+"""The maximum number of digits of decimals that always fit into 64 bits."""
 _LARGEST = 1 << 62
 _PLACES: Mapping[type[exp.Expr], Placing] = {
     exp.Ntile: "ntile",
@@ -60,7 +61,7 @@ _NUMERIC = ("integer", "decimal", "float")
 
 
 class RowColumns(Protocol):
-    """Provides expressions as columns of the rows below."""
+    """Returns the columns of the rows below that hold given expressions."""
 
     def value(self, node: exp.Expr) -> str:
         """Return the column that holds an expression. Raises Refusal."""
@@ -70,7 +71,7 @@ class RowColumns(Protocol):
 
 
 def is_over(window: exp.Window) -> bool:
-    """Return whether a window function depends on a frame, or on rows' places in their partition."""
+    """Return whether a window function depends on a frame or on the positions of rows in their partition."""
     function = bare(window.this)
     if isinstance(function, exp.Lag | exp.Lead | exp.NthValue) or type(function) in _PLACES:
         return True
@@ -80,7 +81,7 @@ def is_over(window: exp.Window) -> bool:
 
 
 def check_over(window: exp.Window) -> None:
-    """Refuse window functions that are not supported or make no sense. Raises Refusal."""
+    """Refuse a window function that is not supported or makes no sense. Raises Refusal."""
     function, spec, name = bare(window.this), window.args.get("spec"), called(window)
     if window.find(exp.IgnoreNulls) and type(function) not in _PICKS:
         raise Refusal("IGNORE NULLS is allowed only with LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE", window)
@@ -110,7 +111,7 @@ def check_over(window: exp.Window) -> None:
 
 
 def called(node: exp.Expr) -> str:
-    """Return the name of a call, or of a window's function."""
+    """Return the function name of a call, with or without OVER."""
     function = bare(node.this if isinstance(node, exp.Window) else node)
     return word(function) if isinstance(function, exp.Func) else "this"
 
@@ -122,7 +123,7 @@ def _is_whole(spec: exp.WindowSpec | None) -> bool:
 
 @dataclass(frozen=True)
 class OrderedWindow:
-    """A window function with its partition, its order and its call, all over columns."""
+    """A window function whose partition, order and call refer only to columns."""
 
     window: exp.Window
     partition: tuple[str, ...]
@@ -133,7 +134,7 @@ class OrderedWindow:
     def of(
         cls, window: exp.Window, partition: tuple[str, ...], order: tuple[OrderColumn, ...], rows: RowColumns
     ) -> OrderedWindow:
-        """Translate a window function to columns of the rows. Raises Refusal."""
+        """Translate a window function so that it refers only to columns of the rows. Raises Refusal."""
         arrival = [number for number, each in enumerate(order) if each.column is None]
         if arrival:
             order = order[: arrival[0] + 1]
@@ -154,7 +155,7 @@ class OrderedWindow:
 
 
 def stacked(node: LogicalNode, overs: Mapping[str, OrderedWindow]) -> LogicalNode:
-    """Return the rows with a column for each window function; `overs` is keyed by column name."""
+    """Return the rows with a column for each window function. `overs` maps column names to window functions."""
     alike: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], dict[str, LogicalWindowCall]] = {}
     at: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], exp.Expr] = {}
     for name, over in overs.items():
@@ -230,17 +231,17 @@ def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives
 
 
 def _past_nulls(away: int) -> tuple[OverFunction, Frame, int]:
-    """Return the function, frame and number that compute LAG or LEAD with IGNORE NULLS."""
+    """Return the function, frame and offset that compute LAG or LEAD with IGNORE NULLS."""
     if away > 0:
         return "nth_value", Frame("rows", 1, None), away
-    # The value before a row is the last value in its frame. For LAG by several values, `lag` keeps that many values
-    # from row to row.
+    # The value before a row is the last value in the frame. For LAG by several values, `lag` carries that many values
+    # over from row to row.
     frame = Frame("rows", None, -1)
     return ("last_value", frame, 1) if away == -1 else ("lag", frame, -away)
 
 
 def _check_kept(function: exp.Expr, type_: Type, frame: Frame) -> None:
-    """Refuse values that cannot be stored with the rows that follow them. Raises Refusal."""
+    """Refuse a value of a type that cannot be stored with later rows. Raises Refusal."""
     if frame.start is None and not type_.orderable:
         raise Refusal(
             f"{called(function)} cannot use type {type_.sql} here: use one of the value's fields", function.this
@@ -288,7 +289,7 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
             edges.append(-distance if direction == "PRECEDING" else distance)
     if None not in edges and edges[0] > edges[1]:  # type: ignore[operator] # neither is None
         raise Refusal("this frame ends before it starts", spec)
-    # Values are whole numbers of their unit, so rounding a fractional bound inward does not change the frame.
+    # The ordered values are whole numbers, so rounding a fractional bound inward does not change the frame.
     start, end = (None if edge is None else rounded(edge) for edge, rounded in zip(edges, (ceil, floor), strict=True))
     if kind == "ROWS" or (arrives and start in (None, 0) and end in (None, 0)):
         return Frame("rows", start, end)
@@ -300,9 +301,10 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
 
 
 def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -> Decimal:
-    """Return a frame bound's distance, in the unit in which the ordered values are whole numbers. Raises Refusal.
+    """Return a frame bound's distance in the unit in which the ordered values are whole numbers. Raises Refusal.
 
-    The unit is a microsecond for dates and times, and the last digit for a DECIMAL. A DOUBLE's distance is its code.
+    The unit is 1 µs for dates and times, and the last digit for a DECIMAL. The distance for a DOUBLE is returned as its
+    code (`operators.over.framing.code`).
     """
     bare = node.unnest()
     number = Decimal(bare.name) if isinstance(bare, exp.Literal) and bare.is_number else None

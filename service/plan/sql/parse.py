@@ -1,4 +1,4 @@
-"""Parses SQL text into sqlglot's tree, in Spark's dialect, and refuses clauses that cannot be planned."""
+"""Parses SQL text in Spark's dialect into sqlglot's tree, and refuses clauses that cannot be planned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLAUSES = {
     "on": "BY NAME is not supported: write the columns in the same order",
     "side": "a set operation must be UNION, UNION ALL, INTERSECT or EXCEPT",
 }
-# The parser logs a warning for text that it parses as a command; such text is refused here anyway.
+# The parser logs a warning if it parses text as a command. Such text is refused here anyway.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 _UNEXPECTED = "Invalid expression / Unexpected token"
 _BEGINNINGS = ("SELECT", "WITH", "FROM", "VALUES")
@@ -43,9 +43,9 @@ _SUBQUERY = {"this", "order", "limit", "offset"}
 
 
 def parse(sql: str, origin: str, place: str) -> exp.Expr:
-    """Parse a string that contains exactly one query. Raises PlanError and Refusal.
+    """Parse a string that must contain exactly one query. Raises PlanError and Refusal.
 
-    `origin` names the string in positions within the tree; `place` names it in messages.
+    `origin` is the string's name in the positions of nodes; `place` is its name in messages.
     """
     try:
         statements = sqlglot.parse(sql, read=RowkindSql, error_level=ErrorLevel.IMMEDIATE)
@@ -54,7 +54,7 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
     except TokenError:
         raise PlanError(place, "the SQL cannot be parsed: a quotation mark or a comment is not closed") from None
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
-        # For some texts that are not SQL, the parser raises other errors.
+        # The parser raises other errors for some texts that are not SQL.
         raise PlanError(place, f"the SQL cannot be parsed: {str(error).partition(chr(10))[0]}") from None
     found = [statement for statement in statements if statement is not None]
     if len(found) != 1:
@@ -66,10 +66,10 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
 
 
 def query(tree: exp.Expr) -> exp.Expr:
-    """Check that a tree is a query whose clauses can be planned, and return it without redundant parentheses.
+    """Check that a tree is a query whose clauses can be planned, and return the query without redundant parentheses.
 
-    The result is a SELECT, a set operation, or one of them in parentheses followed by ORDER BY … LIMIT. VALUES becomes
-    a UNION ALL. Subqueries are not checked. Raises Refusal.
+    The result is a SELECT or a set operation, or one of these in parentheses followed by ORDER BY … LIMIT. VALUES
+    becomes a UNION ALL. Subqueries are not checked. Raises Refusal.
     """
     while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
         tree = tree.this
@@ -106,7 +106,7 @@ def values_query(tree: exp.Values) -> exp.Query:
         items = [exp.alias_(value.copy(), f"col{number}") for number, value in enumerate(written, 1)]
         rows.append(exp.Select(expressions=items))
     while len(rows) > 1:
-        # Unite pairs, then pairs of pairs, so that the tree's depth is logarithmic in the number of rows.
+        # First unite pairs, then pairs of pairs, so that the tree's depth is logarithmic in the number of rows.
         pairs = [exp.Union(this=a, expression=b, distinct=False) for a, b in zip(rows[::2], rows[1::2], strict=False)]
         rows = [*pairs, *rows[len(pairs) * 2 :]]
     return rows[0]
@@ -129,7 +129,7 @@ def _syntax(error: ParseError, sql: str, origin: str) -> tuple[str, SqlSpan]:
 
 
 def _unexpected(sql: str, span: SqlSpan) -> tuple[str, SqlSpan]:
-    """Return the message for a word that the parser did not expect; the cause is often the word before it."""
+    """Return the message for a word that the parser did not expect. The cause is often the previous word."""
     tokens = sqlglot.tokenize(sql, read=RowkindSql)
     first = next((each for each in tokens if each.text != "("), tokens[0])
     if first.text.upper() not in _BEGINNINGS and first.start < span.last:

@@ -1,10 +1,10 @@
-"""PROCTIME() as a column: the time at which a row is processed, which is the time of its batch.
+"""PROCTIME() as a column: the time at which a row is processed, which is the same for all rows of a batch.
 
     SELECT *, PROCTIME() AS p FROM bids                                       in a view, a column of each row
     TABLE(TUMBLE(TABLE bids, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE))    windows of processing time
     GROUP BY TUMBLE(PROCTIME(), INTERVAL '1' MINUTE)
 
-In ORDER BY, PROCTIME() is the order in which rows arrive, which needs no time (`sql.windows`).
+In ORDER BY, PROCTIME() means the order in which rows arrive, for which no time is needed (`sql.windows`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _COLUMN = "proctime"
 def with_processing_time(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, LogicalNode, Scope]:
-    """Replace PROCTIME() in a SELECT with a column; return the SELECT, and the rows and the scope with that column.
+    """Replace PROCTIME() in a SELECT with a column; return the SELECT, and the rows and scope extended with the column.
 
-    Without PROCTIME(), all three are unchanged. Raises Refusal.
+    If the SELECT does not contain PROCTIME(), return all three unchanged. Raises Refusal.
     """
     calls = list(_calls(tree))
     if not calls:
@@ -47,7 +47,7 @@ def with_processing_time(
 
 
 def with_stamp(rows: LogicalNode, at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalStamp, Relation]:
-    """Add a column with the time of processing to the rows; return the rows, and a relation with only this column."""
+    """Add a column with the processing time to the rows; return the rows and a relation with only this column."""
     path = queries.invent(context.path, _COLUMN)
     name = f"{path}{_COLUMN}"
     relation = Relation(path.removeprefix(context.path).rstrip("."), {_COLUMN: name}, hidden=True)
@@ -55,7 +55,7 @@ def with_stamp(rows: LogicalNode, at: exp.Expr, context: Context, queries: Queri
 
 
 def _calls(tree: exp.Select) -> Iterator[exp.Anonymous]:
-    """Yield the calls of PROCTIME() whose value is needed."""
+    """Yield the calls of PROCTIME() whose value is needed, so not those in ORDER BY."""
     group = tree.args.get("group")
     for item in (*tree.expressions, *([] if group is None else [group])):
         # The caller may replace the nodes while it iterates.

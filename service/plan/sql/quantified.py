@@ -1,12 +1,13 @@
-"""Comparisons with ANY or ALL of a subquery's values.
+"""Rewrites comparisons with ANY or ALL of a subquery's values.
 
     x = ANY (…), x = SOME (…)    x IN (…)
     x <> ALL (…)                 x NOT IN (…)
     x > ANY (…)                  x > the minimum of the values; < compares with the maximum, <> with both
     x > ALL (…)                  NOT x <= ANY (…)
 
-The result is that of an OR (ANY) or an AND (ALL) of all comparisons. So ANY of no values is FALSE. Otherwise, ANY is
-TRUE if at least one comparison is TRUE. If none is, ANY is NULL if x or one of the values is NULL, and FALSE if not.
+ANY is the OR, and ALL the AND, of the comparisons with all values. So ANY is FALSE if the subquery has no rows.
+Otherwise, ANY is TRUE if at least one comparison is TRUE. If no comparison is TRUE, ANY is NULL if x or one of the
+values is NULL, and otherwise FALSE.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _VALUE = "value"
 
 
 def without_all(tree: exp.Expr) -> exp.Expr:
-    """Rewrite a query so that ANY follows only <, <=, >, >= or <>, and ALL does not occur; return the query.
+    """Rewrite a query so that it does not contain ALL, and ANY follows only <, <=, >, >= or <>; return the query.
 
     Raises Refusal.
     """
@@ -60,9 +61,9 @@ def without_all(tree: exp.Expr) -> exp.Expr:
 
 
 def summary(node: exp.Binary, *, whole: bool) -> exp.Select:
-    """Return the query for the subquery's minimum or maximum value, or both, as the comparison needs.
+    """Return a query for the minimum, the maximum or both of the subquery's values, depending on the comparison.
 
-    If `whole` is set, the query also counts all values and the values that are not NULL. Raises Refusal.
+    If `whole` is set, the query also counts the rows, and the values that are not NULL. Raises Refusal.
     """
     value = exp.column(_VALUE)
     counts = [exp.Count(this=exp.Star()), exp.Count(this=value.copy())] if whole else []
@@ -78,7 +79,7 @@ def summary(node: exp.Binary, *, whole: bool) -> exp.Select:
 
 
 def answer(node: exp.Binary, operand: exp.Expr, found: Sequence[exp.Expr], *, whole: bool) -> exp.Expr:
-    """Return the result of a comparison with ANY, as an expression over the columns of its `summary`.
+    """Return the result of a comparison with ANY as an expression over the result columns of its `summary`.
 
     If `whole` is not set, the result may be NULL instead of FALSE.
     """
@@ -95,9 +96,9 @@ def answer(node: exp.Binary, operand: exp.Expr, found: Sequence[exp.Expr], *, wh
 
 
 def _subquery(quantifier: exp.Expr) -> exp.Subquery | None:
-    """Return the subquery after ANY or ALL; None if there is none."""
+    """Return the subquery after ANY or ALL, or None if there is none."""
     if isinstance(quantifier, exp.Anonymous) and word(quantifier) == "ALL" and len(quantifier.expressions) == 1:
-        # This is how `ALL ((SELECT …))` is parsed.
+        # sqlglot parses `ALL ((SELECT …))` as a function call.
         inner = quantifier.expressions[0]
     elif isinstance(quantifier, exp.Any | exp.All):
         inner = quantifier.this

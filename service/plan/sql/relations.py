@@ -1,4 +1,4 @@
-"""Relations in FROM: a table, a view, a query in WITH, a derived table, or a table function over one of them.
+"""Plans the relations in FROM: tables, views, queries in WITH, derived tables, and table functions over any of these.
 
 Views, queries in WITH and derived tables are expanded where they are used.
 """
@@ -31,7 +31,7 @@ from rowkind.service.plan.view import View
 
 
 def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
-    """Return the queries in WITH that a query can read: its own, and those of enclosing queries. Raises Refusal."""
+    """Return the WITH queries that a query can read: its own, and those of enclosing queries. Raises Refusal."""
     known = dict(context.with_)
     with_ = tree.args.get("with_")
     if with_ is None:
@@ -46,17 +46,17 @@ def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
                 f"two queries in WITH are named {table.alias}: give one of them another name", table.args["alias"]
             )
         own.add(name)
-        # A query in WITH can use the queries before it, but neither itself nor later ones.
+        # A query in WITH can read the queries before it, but not itself or later queries.
         known = {**known, name: Named(table.this, column_aliases(table), known, context.depth)}
     return known
 
 
 @dataclass(frozen=True)
 class Related:
-    """A relation's rows, its names, and its links to the query that encloses the SELECT.
+    """A planned relation: its rows, its names in the SQL, and its links to the query that encloses the SELECT.
 
-    The links may read columns of the rows that have no name in the SQL. `single`: there is at most one row for each
-    outer row, given the links.
+    The links may read columns of the rows that have no name in the SQL. `single` is True if at most one row satisfies
+    the links for each outer row.
     """
 
     node: LogicalNode
@@ -112,7 +112,7 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
 
 
 def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries: Queries) -> Related:
-    """Return the rows of a table function such as TUMBLE, with their windows. Raises Refusal."""
+    """Plan a table function such as TUMBLE, which returns its input rows with their windows. Raises Refusal."""
     _only(at, "this form of a call of a table function")
     rows = windows.rows.copy()
     alias = at.alias or rows.name or alias_for(queries, context, "windows")
@@ -138,7 +138,7 @@ def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries
 
 
 def _matched(at: MatchClause, context: Context, queries: Queries) -> Related:
-    """Return the rows of MATCH_RECOGNIZE. Raises Refusal."""
+    """Plan a MATCH_RECOGNIZE clause. Raises Refusal."""
     alias = at.alias or alias_for(queries, context, "match")
     path = f"{context.path}{alias}"
     found = relation_of(at.this, replace(context, path=f"{path}."), queries)
@@ -161,7 +161,7 @@ def _derived(named: Named, alias: str, at: exp.Expr, context: Context, queries: 
     inner = in_each_group(queries.select(named.query, place), place, queries, at)
     spelled = renamed(tuple(inner.outputs), named.columns, at)
     names = {column: f"{path}.{column}" for column in spelled}
-    # The planner can still use the columns of unique keys, even if no name in the SQL refers to them.
+    # The columns of unique keys are kept for the planner, even if no name in the SQL refers to them.
     linked = set[str]().union(*map(reads, inner.links)) & columns(inner.input).keys()
     hidden = linked.union(*unique_keys(inner.input))
     outputs: dict[str, exp.Expr] = {
@@ -170,7 +170,7 @@ def _derived(named: Named, alias: str, at: exp.Expr, context: Context, queries: 
     if taken := [name for name in linked if outputs.get(name, resolved(name)) != resolved(name)]:
         spelled_ = taken[0].removeprefix(f"{path}.")
         raise Refusal(
-            f"a column cannot be named {spelled_} here, because another column has that name: give it another name", at
+            f"this query cannot have a column {spelled_}, because it reads another column of that name: rename one", at
         )
     outputs = outputs | {name: resolved(name) for name in sorted(hidden) if name not in outputs}
     return Related(LogicalProject(inner.input, outputs), Relation(alias, names), inner.links, inner.single)
@@ -183,7 +183,7 @@ def column_aliases(node: exp.Expr) -> tuple[str, ...]:
 
 
 def renamed(spelled: tuple[str, ...], names: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
-    """Return the columns' names: `names` if there are any, else `spelled`. Raises Refusal."""
+    """Return a relation's column names: `names` or, if `names` is empty, `spelled`. Raises Refusal."""
     if not names:
         return spelled
     if len(names) != len(spelled):

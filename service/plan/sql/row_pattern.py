@@ -1,10 +1,10 @@
-"""The parser for the text in PATTERN (…).
+"""The parser for the pattern in PATTERN (…).
 
-    A B+ C?            a sequence with quantifiers: * + ? {n} {n,} {n,m} {,m}, made reluctant by a following ?
+    A B+ C?            a sequence with quantifiers: * + ? {n} {n,} {n,m} {,m}; a following ? makes them reluctant
     (A | B C) D        groups, and alternatives; earlier alternatives are preferred
     PERMUTE(A, B)      all orders of its parts, in lexicographic order of the parts' positions
 
-Anchors are refused, because a stream has no known first or last row. Exclusions are also refused.
+Anchors are refused, because the first and last row of a stream are not known. Exclusions are also refused.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _EXAMPLE = "a pattern must be written as in PATTERN (A B+ (C | D)?)"
 
 @dataclass(frozen=True)
 class NamedPattern:
-    """A pattern, its variables' names by number, and where each name first appears in the text."""
+    """A pattern, the names of its variables by number, and the position at which each name first appears in the SQL."""
 
     pattern: Pattern
     names: tuple[str, ...]
     places: tuple[exp.Expr, ...]
 
     def number(self, name: str) -> int | None:
-        """Return a variable's number, or None. Names are case-insensitive."""
+        """Return a variable's number, or None if there is no such variable. Names are case-insensitive."""
         return next((number for number, own in enumerate(self.names) if own.lower() == name.lower()), None)
 
 
@@ -208,7 +208,7 @@ class _PatternReading:
             raise self.refusal(f"a parenthesis is not closed: {_EXAMPLE}")
 
     def _place(self, word: _PatternWord | None) -> exp.Expr:
-        """Return a node with a word's position in the SQL; without a word, that of the pattern's last word."""
+        """Return a node with the position of a word or, if `word` is None, of the pattern's last word in the SQL."""
         word = word or self.words[-1]
         piece = exp.Var(this=word.text)
         if "start" in self.text.meta:

@@ -1,6 +1,6 @@
-"""Names: resolves a name in the SQL to a column of a relation.
+"""Resolves names in the SQL to columns of relations.
 
-As in Spark SQL, names of tables and columns are case-insensitive, and the result's columns are spelled as in the query.
+As in Spark SQL, table and column names are case-insensitive, and result columns are spelled as in the query.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from rowkind.service.plan.syntax import sql_text
 class Relation:
     """A table, view or derived table in FROM.
 
-    `columns` maps the columns' names as spelled in the SQL to their names in the plan. A `hidden` relation was added by
-    the planner, and its columns are found only if they are qualified with its alias.
+    `columns` maps the columns' names in the SQL to the columns' names in the plan. A `hidden` relation was added by the
+    planner: a column of such a relation is found only if its name is qualified with the relation's alias.
     """
 
     alias: str
@@ -33,28 +33,29 @@ class Relation:
     hidden: bool = False
 
     def find(self, column: str) -> list[str]:
-        """Return the columns with this name in the SQL, as their names in the plan."""
+        """Return the plan's names of the columns that have this name in the SQL."""
         return [name for spelled, name in self.columns.items() if spelled.lower() == column.lower()]
 
 
 @dataclass(frozen=True)
 class Merged:
-    """A column in USING: its spelling, the expression it stands for, and the aliases of the tables that share it."""
+    """A column in USING: its name, its expression, and the aliases of the tables that have the column."""
 
     name: str
     meaning: exp.Expr
     tables: frozenset[str]
 
     def covers(self, relation: Relation, column: str) -> bool:
-        """Return whether the USING column replaces this column of a relation."""
+        """Return whether this USING column replaces a relation's column."""
         return column.lower() == self.name.lower() and relation.alias in self.tables
 
 
 class Unreachable(Refusal):
-    """A subquery reads columns of an outer query where its own rows do not determine their values.
+    """The error that a subquery reads outer columns in a place where join conditions cannot provide their values.
 
-    `columns` are these columns' names in the plan. The query that has the columns catches this error and joins their
-    values with the subquery's rows (`sql.domain`). If no query has them, the error refuses the SQL.
+    `columns` are the names of the outer columns in the plan. The planner catches this error where these columns are
+    available, and joins their values with the subquery's rows (`sql.domain`). If that is not possible, the error
+    refuses the SQL.
     """
 
     def __init__(self, text: str, at: exp.Expr, columns: Iterable[str]) -> None:
@@ -63,33 +64,33 @@ class Unreachable(Refusal):
 
 
 Handler = Callable[[exp.Expr], exp.Expr]
-"""Returns the replacement for a subquery in an expression."""
+"""A function that returns the expression that replaces a subquery."""
 
 Alias = Callable[[exp.Column], exp.Expr | None]
-"""Returns the expression of the SELECT list's column with an unqualified name; None if there is no such column."""
+"""A function that returns the expression of the SELECT list's column with a given name, or None if there is none."""
 
 
 def no_subquery(node: exp.Expr) -> exp.Expr:
-    """Refuse a subquery where subqueries are not supported."""
+    """Refuse a subquery. This handler is for expressions that cannot contain subqueries."""
     raise Refusal("a subquery is not supported here: compute it in a derived table, or write it as a JOIN", node)
 
 
 _CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME")
-"""Functions that are called without parentheses, and so are parsed as columns."""
+"""Functions that can be called without parentheses, and so are parsed as columns."""
 
 
 def no_alias(_: exp.Column) -> None:
-    """Resolve unqualified names only to columns of FROM."""
+    """Return None, so that unqualified names are resolved only to columns of FROM."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that one SELECT can use, and the columns they refer to.
+    """The names that can be used in one SELECT, and the columns that the names refer to.
 
-    - `merged`: the columns in USING; `*` and unqualified names treat each of them as one column.
+    - `merged`: the columns in USING. Each of these is a single column for `*` and for unqualified names.
     - `outer`: the outer query's scope.
-    - `domain`: maps columns of outer queries to the subquery's own columns that hold the same values.
-    - `spent`: the right-side tables of semi and anti joins, whose columns are not visible after the join.
+    - `domain`: maps outer columns to the columns of this query's domain that hold the same values.
+    - `spent`: the aliases of the right sides of semi and anti joins, whose columns are not visible after the join.
     """
 
     relations: tuple[Relation, ...]
@@ -108,8 +109,8 @@ class Scope:
     ) -> exp.Expr:
         """Return the expression with every column resolved. Raises Refusal.
 
-        `subquery` replaces each subquery in the expression. `alias` is tried first to resolve an unqualified name.
-        Columns of the outer query are allowed only if `outer` is set.
+        `subquery` is called to replace each subquery in the expression. Unqualified names are first resolved by
+        `alias`. Columns of the outer query are allowed only if `outer` is set.
         """
 
         def replaced(each: exp.Expr) -> exp.Expr:
@@ -121,16 +122,16 @@ class Scope:
         return compared(node.transform(replaced))
 
     def knows(self, column: exp.Column) -> bool:
-        """Return whether an unqualified name is a column of one or more tables in FROM."""
+        """Return whether at least one table in FROM has a column with this unqualified name."""
         return any(relation.find(column.name) for relation in self._open)
 
     @property
     def depth(self) -> int:
-        """The number of queries that enclose a subquery of this SELECT."""
+        """The number of queries that enclose a subquery of this SELECT, including this SELECT."""
         return 1 if self.outer is None else 1 + self.outer.depth
 
     def within(self, depth: int) -> Scope | None:
-        """Return the outer scope of a query that is used here but is enclosed only by the outermost `depth` queries.
+        """Return the outer scope for a query in FROM or WITH that can read only the outermost `depth` queries.
 
         Return None if `depth` is 0.
         """
@@ -141,7 +142,7 @@ class Scope:
 
     @property
     def _open(self) -> tuple[Relation, ...]:
-        """The relations whose columns can be named without a table."""
+        """The relations whose columns need not be qualified with a table name."""
         return tuple(relation for relation in self.relations if not relation.hidden)
 
     def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
@@ -176,15 +177,15 @@ class Scope:
         return resolved(own[0][1], like=column) if merged is None else _operand(merged.meaning)
 
     def own(self, node: exp.Expr) -> exp.Expr:
-        """Return a resolved expression in which the domain's columns replace the outer columns with the same values."""
+        """Return a resolved expression with outer columns replaced by the domain's columns with the same values."""
         return substitute(node, {name: resolved(own, like=node) for name, own in self.domain.items()})
 
     def using(self, column: str) -> Merged | None:
-        """Return the column in USING with this name."""
+        """Return the USING column with this name, or None if there is none."""
         return next((each for each in self.merged if each.name.lower() == column.lower()), None)
 
     def _is_table(self, name: str) -> bool:
-        """Return whether a table has this name, here or in an outer query."""
+        """Return whether this is the name of a table in FROM, here or in an outer query."""
         here = [relation.alias for relation in self.relations] + list(self.spent)
         known = name.lower() in map(str.lower, here)
         return known or (self.outer is not None and self.outer._is_table(name))  # noqa: SLF001 -- as above
@@ -257,7 +258,7 @@ def outside_queries(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def is_subquery(node: exp.Expr) -> bool:
-    """Return whether a node is a subquery, or a predicate over one."""
+    """Return whether a node is a subquery, or a predicate such as EXISTS over a subquery."""
     if isinstance(node, exp.Any | exp.All):
         return isinstance(node.this.unnest(), exp.Query)
     if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE) and with_any(node) is not None:
@@ -266,7 +267,7 @@ def is_subquery(node: exp.Expr) -> bool:
 
 
 def with_any(node: exp.Binary) -> exp.Query | None:
-    """Return the subquery of a comparison with ANY; None if there is none."""
+    """Return the subquery in a comparison with ANY, or None for any other node."""
     found = node.expression
     return found.this if isinstance(found, exp.Any) and isinstance(found.this, exp.Query) else None
 
@@ -276,7 +277,7 @@ def _operand(meaning: exp.Expr) -> exp.Expr:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean …?`, or a list of the known names."""
+    """Return the end of a message about an unknown name: `; did you mean …?`, or a list of the known names."""
     known = list(dict.fromkeys(known))
     by_lower = {each.lower(): each for each in known}
     match = difflib.get_close_matches(name.lower(), by_lower, n=1)

@@ -1,4 +1,4 @@
-"""The SELECT list: a query's columns, their expressions, and what their names refer to in other clauses."""
+"""The SELECT list: plans a query's columns, and resolves their names in other clauses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Item:
-    """A query's column: its name, its expression with all names resolved, and its place in the SQL."""
+    """A column of the SELECT list: its name, its resolved expression, and its node in the SQL."""
 
     name: str
     expression: exp.Expr
@@ -34,11 +34,11 @@ class SelectList:
     items: tuple[Item, ...]
 
     def find(self, column: exp.Column) -> exp.Expr | None:
-        """Return the expression of the result column with an unqualified name; None if there is no such column."""
+        """Return the expression of the result column with this name, or None if there is no such column."""
         return next((item.expression for item in self.items if item.name.lower() == column.name.lower()), None)
 
     def position(self, node: exp.Expr) -> Item | None:
-        """Return the item that a number in GROUP BY or ORDER BY stands for; None for anything else. Raises Refusal."""
+        """Return the item to which a number in GROUP BY or ORDER BY refers, or None for other nodes. Raises Refusal."""
         if not (isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit()):
             return None
         number = int(str(node.this))
@@ -50,7 +50,8 @@ class SelectList:
 def select_list(tree: exp.Select, scope: Scope, subquery: Handler, context: Context) -> SelectList:
     """Return the columns of a SELECT. Raises Refusal.
 
-    As in Spark, an expression may refer by name to columns on its left if FROM has no column of that name.
+    As in Spark, an expression may refer to an earlier column of the SELECT list by name if FROM has no column of that
+    name.
     """
     if kind := tree.args.get("kind"):
         raise Refusal(f"SELECT AS {kind} is not supported", tree)
@@ -95,7 +96,7 @@ def _outputs(
 
 
 def _spelled(node: exp.Expr) -> str:
-    """Return Spark's name for a column without an alias, which is its expression, such as `sum(x)` or `(a + 1)`."""
+    """Return Spark's name for a column without an alias: the column's expression, such as `sum(x)` or `(a + 1)`."""
     match node:
         case exp.Column():
             return node.name
@@ -125,7 +126,7 @@ def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
 
 
 def _left_out(column: exp.Expr, columns: list[tuple[str, exp.Expr]], scope: Scope, table: str) -> exp.Expr:
-    """Return the one column of `*` or `table.*` that a name in EXCEPT refers to. Raises Refusal."""
+    """Return the column of `*` or `table.*` to which a name in EXCEPT refers. Raises Refusal."""
     found = [expression for name, expression in columns if name.lower() == column.name.lower()]
     if found and (column.args.get("table") or len(found) > 1):
         meant = scope.resolve(column)
@@ -152,8 +153,8 @@ def aliases_last(
 ) -> Callable[[exp.Column], exp.Expr | None]:
     """Return a function that resolves unqualified names in HAVING and QUALIFY.
 
-    A name refers to a column of FROM that exists after grouping, or else to a column of the result. `grouped` are the
-    columns that group expressions read; None if nothing is grouped.
+    A name refers to a column of FROM if that column is available after grouping, or else to a result column. `grouped`
+    are the columns that the group expressions read, or None if nothing is grouped.
     """
 
     def alias(column: exp.Column) -> exp.Expr | None:
@@ -171,7 +172,10 @@ def aliases_last(
 
 
 def aliases_first(columns: SelectList) -> Callable[[exp.Column], exp.Expr | None]:
-    """Return a function that resolves unqualified names in ORDER BY: to a result column, or else to one of FROM."""
+    """Return a function that resolves unqualified names in ORDER BY.
+
+    A name refers to a result column if there is one, or else to a column of FROM.
+    """
 
     def alias(column: exp.Column) -> exp.Expr | None:
         return None if in_call(column) else columns.find(column)

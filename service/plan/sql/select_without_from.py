@@ -1,7 +1,7 @@
-"""SELECT without FROM: a single row, which is present from the first batch onward.
+"""SELECT without FROM: plans a single row, which is emitted in the first batch.
 
-An aggregate without GROUP BY has its row even if there is nothing to aggregate. Such an aggregate is planned over the
-rows of a table that the query reads anyway, filtered by FALSE.
+The row comes from an aggregate without GROUP BY, which has a row even if there is nothing to aggregate. Its input is a
+table that the query reads anyway, filtered by FALSE.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowkind.service.plan.tree import bottom_up, walk
 
 
 def one_row(at: exp.Expr) -> LogicalNode:
-    """Return a node with one row and no columns; its input is added by `over_a_table`."""
+    """Return a node with one row and no columns. Its input is missing until `over_a_table` adds it."""
     return LogicalAggregate(LogicalInput(LogicalUnion((), at)), (), {}, is_global=True, at=at)
 
 
 def over_a_table(root: LogicalProject, queries: Queries) -> LogicalProject:
-    """Return a whole query in which each node from `one_row` has a table as its input.
+    """Add a table as input to each node from `one_row` in a whole query, and return the query.
 
     Raises Refusal for a query that reads no table.
     """

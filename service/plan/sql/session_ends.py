@@ -1,14 +1,14 @@
-"""Session ends: each session's largest time plus the gap.
+"""Plans session ends: a session's end is its last time plus the gap.
 
-If rows have the end of their session as a column, all rows of the session are emitted again when its end moves
-(`operators.time.session`). So rows have this column only if a query reads it, and an aggregate over whole sessions
-computes the end instead:
+If the session end is a column of each row, all rows of a session are emitted again whenever its end moves
+(`operators.time.session`). So rows have this column only if the query reads it. If possible, an aggregate over whole
+sessions computes the end instead:
 
     … GROUP BY k, window_start, window_end      … MAX(ts) + gap GROUP BY k, window_start
 
-This requires that each group contains all rows of one session. If a filter removes some rows, or if groups are finer
-than sessions, a group's largest time may not be the session's, and the end remains a column. The end also remains a
-column if the query does not read it, but a watermark closes the groups by it (`passes.derive_state_cleanup`).
+This is possible only if each group contains all rows of one session. If a filter removes rows, or if groups are finer
+than sessions, a group's last time may differ from the session's last time, so the end remains a column. The end also
+remains a column if the query does not read it, but a watermark closes the groups by it (`passes.derive_state_cleanup`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rowkind.service.plan.tree import first, over, walk, with_inputs
 
 
 def with_ends(node: LogicalNode) -> LogicalNode:
-    """Return the plan with a column for the session end only where it is needed."""
+    """Return the plan without session end columns that are not needed."""
     session = _session(node.input.input if isinstance(node, LogicalAggregate) else node)
     if session is None or session.end is None:
         return with_inputs(node, with_ends)
@@ -44,19 +44,19 @@ def with_ends(node: LogicalNode) -> LogicalNode:
 
 
 def _session(node: LogicalNode) -> LogicalSession | None:
-    """Return the session below filters and projections; None if there is none."""
+    """Return the session node below filters and projections, or None if there is none."""
     while isinstance(node, LogicalFilter | LogicalProject) and not (isinstance(node, LogicalProject) and node.view):
         node = node.input
     return node if isinstance(node, LogicalSession) else None
 
 
 def _of_end(node: LogicalNode, end: str) -> frozenset[str]:
-    """Return the columns that are computed from the session end."""
+    """Return the columns of a node that are computed from the session end."""
     return frozenset(name for name in columns(node) if end in reads(meaning(node, resolved(name))))
 
 
 def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
-    """Yield the conditions of all filters above a session, rewritten over the session's columns."""
+    """Yield the conditions of all filters between a node and its session, rewritten over the session's columns."""
     while isinstance(node, LogicalFilter | LogicalProject):
         if isinstance(node, LogicalFilter):
             yield from (meaning(node.input, each) for each in node.conjuncts)
@@ -64,12 +64,12 @@ def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
 
 
 def _filtered_by(node: LogicalNode, end: str) -> bool:
-    """Return whether a filter reads the session end."""
+    """Return whether a filter between a node and its session reads the session end."""
     return any(end in reads(each) for each in _conditions(node))
 
 
 def _with_end(node: LogicalNode, more: str = "") -> LogicalNode:
-    """Return a node over sessions with their end as a column; if `more` is given, add that session column."""
+    """Return a node over sessions with the session end as a column. If `more` is given, add that session column."""
     if isinstance(node, LogicalFilter):
         return over(node, _with_end(node.input, more))
     if not isinstance(node, LogicalProject):
@@ -79,7 +79,7 @@ def _with_end(node: LogicalNode, more: str = "") -> LogicalNode:
 
 
 def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
-    """Return a node without the columns that read the session end; if `more` is given, add that session column."""
+    """Return a node without columns computed from the session end. If `more` is given, add that session column."""
     if isinstance(node, LogicalSession):
         return replace(over(node, with_ends(node.input.input)), end=None)
     below = _without_end(first(node), end, more)
@@ -92,7 +92,7 @@ def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
 
 
 def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> LogicalNode:
-    """Return an aggregate over sessions; the sessions have their end as a column only if the aggregate needs it."""
+    """Return an aggregate over sessions, whose end remains a column only if the aggregate needs it."""
     rows = node.input.input
     read = frozenset[str]().union(*(call.reads for call in node.calls.values()))
     ends = _of_end(rows, end)
@@ -131,7 +131,7 @@ class _Below:
         return meaning(self.session.input.input, expression)
 
     def agree(self, *expressions: exp.Expr) -> bool:
-        """Return whether each of these expressions has the same value in all rows of a session."""
+        """Return whether each expression has the same value in all rows of a session."""
         session = self.session
         fixed = {*session.partition, session.start, session.end}
         return all(reads(each) <= fixed or self.meaning(each) in self.parts for each in expressions)

@@ -1,12 +1,12 @@
 """Plans subqueries in WHERE and in expressions as joins.
 
-    EXISTS, IN           a semi or anti join if AND connects it with the rest of WHERE, otherwise a mark join, which
+    EXISTS, IN           a semi or anti join if it is an operand of WHERE's top-level ANDs, else a mark join, which
                          adds a match flag to each row (`sql.memberships`)
-    a single value       a LEFT JOIN with an aggregate that is grouped by its links to the outer query, with rows found
-                         by their unique key, or, without links, with the one row of an operator that counts rows. COUNT
-                         of no rows is 0, not NULL
+    a single value       a LEFT JOIN with one of the following: an aggregate that is grouped by its links to the outer
+                         query; rows that are found by their unique key; or, without links, the single row of an
+                         operator that checks the number of rows. COUNT of no rows is 0, not NULL
 
-Conditions in a subquery's WHERE that read the outer query become conditions of the join.
+Conditions in a subquery's WHERE clause that read the outer query become conditions of the join.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MORE = (
 
 @dataclass(frozen=True)
 class _Asked:
-    """A subquery in an expression, or a predicate over a subquery, and the columns that replace it."""
+    """A subquery in an expression, or a predicate over a subquery, and the columns that replace this node."""
 
     node: exp.Expr
     path: str
@@ -58,11 +58,11 @@ class _Asked:
 
 @dataclass
 class Subqueries:
-    """The subqueries in the expressions of a SELECT.
+    """The subqueries in a SELECT's expressions.
 
-    When an expression is resolved, columns replace each of its subqueries; `join` adds these columns to the rows. Equal
-    subqueries are joined once. Subqueries inside an aggregate function are early: they are joined before rows are
-    grouped.
+    When an expression is resolved, each of its subqueries is replaced by columns; `join` later adds these columns to
+    the rows. Equal subqueries are joined once. A subquery inside an aggregate function is early: it is joined before
+    rows are grouped.
     """
 
     queries: Queries
@@ -72,18 +72,18 @@ class Subqueries:
 
     @property
     def names(self) -> KeysView[str]:
-        """The columns that replace subqueries not joined yet; this view includes subqueries that are added later."""
+        """The columns for subqueries that are not joined yet, as a live view that includes later additions."""
         return self._found.keys()
 
     @property
     def early(self) -> set[str]:
-        """The columns that replace subqueries inside aggregate functions."""
+        """The columns for subqueries inside aggregate functions that are not joined yet."""
         return {name for name, each in self._found.items() if each.is_early}
 
     def place(self, node: exp.Expr, *, of_condition: bool = False) -> exp.Expr:
-        """Return the replacement for a subquery in an expression. `of_condition`: the expression is a condition.
+        """Return the expression that replaces a subquery, or a predicate over a subquery.
 
-        Raises Refusal.
+        `of_condition` is True if the whole expression is a condition. Raises Refusal.
         """
         if isinstance(node, exp.Any | exp.All):
             raise Refusal("a subquery with ANY or ALL must follow =, <>, <, <=, > or >=", node)
@@ -102,7 +102,7 @@ class Subqueries:
         return exp.Tuple(expressions=self._columns(node, "scalar", [f"value_{each + 1}" for each in range(listed)]))
 
     def _any(self, node: exp.Binary, *, of_condition: bool) -> exp.Expr:
-        """Return a comparison with ANY of a subquery's values, over an aggregate of these values."""
+        """Return the replacement for a comparison with ANY, which reads an aggregate of the subquery's values."""
         operand = self.scope.resolve(node.this, subquery=self.place)
         whole = asked(node, of_condition=of_condition) != "is true"
         query = summary(node, whole=whole)
@@ -111,7 +111,7 @@ class Subqueries:
         return answer(node, operand, found, whole=whole)
 
     def operands(self, node: exp.In) -> list[exp.Expr]:
-        """Return the operands that IN compares with the columns of its subquery. Raises Refusal."""
+        """Return the operands of an IN, which are compared with the subquery's columns. Raises Refusal."""
         written = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         return [self.scope.resolve(each, subquery=self.place) for each in written]
 
@@ -129,10 +129,10 @@ class Subqueries:
     def join(
         self, node: LogicalNode, expressions: Iterable[exp.Expr], names: AbstractSet[str] | None = None
     ) -> tuple[LogicalNode, Callable[[exp.Expr], exp.Expr]]:
-        """Join the rows with subqueries; return the rows, and a function that makes an expression read the results.
+        """Join the rows with subqueries; return the rows, and a function that rewrites expressions to read the results.
 
-        `expressions` are all expressions that contain subqueries. Only subqueries with a column in `names` are joined;
-        if `names` is None, all are joined. Raises Refusal.
+        `expressions` are all expressions that contain subqueries. If `names` is None, all subqueries are joined;
+        otherwise, only those with a column in `names`. Raises Refusal.
         """
         values: dict[str, exp.Expr] = {}
         answers: dict[str, exp.Expr] = {}
@@ -171,9 +171,9 @@ class Subqueries:
 
 
 def check_rows(inner: Selected, around: LogicalNode, test: exp.Expr, operands: int | None = None) -> None:
-    """Refuse an IN or EXISTS whose subquery cannot be joined.
+    """Refuse an IN or EXISTS with a subquery that cannot be joined.
 
-    `operands` is the number of IN's operands; None for EXISTS.
+    `operands` is the number of operands of an IN, and None for an EXISTS.
     """
     if inner.empty is not None and operands is None:
         raise Refusal(
@@ -190,11 +190,11 @@ def check_rows(inner: Selected, around: LogicalNode, test: exp.Expr, operands: i
 
 
 def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[LogicalNode, dict[str, exp.Expr]]:
-    """Return the rows with the columns of a subquery's one row, and the expressions that replace its columns."""
+    """Join the rows with a subquery that returns one row; return the rows, and expressions for its columns."""
     if len(inner.outputs) != len(found.names):
         raise Refusal("a subquery used as a value must have exactly one column", found.node)
     if inner.empty is not None:
-        # A missing row is an empty group: the value is computed after the join, where counts become 0.
+        # A missing row means an empty group. The value is computed after the join, where missing counts become 0.
         right = inner.input
         meanings = {
             name: substitute(output, inner.empty)
@@ -210,7 +210,10 @@ def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[Log
 
 
 def _counted(inner: Selected, at: exp.Expr) -> LogicalNode:
-    """Check in every batch that a scalar subquery has at most one row. Raises Refusal if the subquery is correlated."""
+    """Return a node that checks in every batch that a scalar subquery has at most one row.
+
+    Raises Refusal if the subquery is correlated.
+    """
     if inner.links:
         raise Refusal(_MORE, at)
     return LogicalSingleRow(LogicalInput(inner.input), at)
@@ -225,9 +228,9 @@ def where(
     *,
     links: Sequence[exp.Expr] = (),
 ) -> tuple[LogicalNode, tuple[exp.Expr, ...]]:
-    """Return the rows that satisfy WHERE, and the conditions that read columns of the outer query. Raises Refusal.
+    """Return the rows that satisfy WHERE, and the links: conditions that read outer columns. Raises Refusal.
 
-    `links` are such conditions from the FROM clause. A condition that may fail and follows a link is returned with it.
+    `links` are the links from the FROM clause. A condition that may fail and follows a link is also returned as a link.
     """
     no_windows(condition, "WHERE")
     no_aggregates(condition, "WHERE")
@@ -259,7 +262,7 @@ def where(
 def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]:
     """Return the conditions to evaluate after all subqueries.
 
-    These are conditions that read a subquery's value, and conditions that may fail and follow a subquery.
+    These conditions read a subquery's value, or they may fail and follow a subquery.
     """
     late: list[exp.Expr] = []
     guarded = False
@@ -272,7 +275,7 @@ def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]
 
 
 def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
-    """Return the EXISTS or IN in a conjunct, and whether it is negated; None for any other conjunct."""
+    """Return the EXISTS or IN in a conjunct and whether it is negated, or None for any other kind of conjunct."""
     node, negated = node.unnest(), False
     while isinstance(node, exp.Not):
         node, negated = node.this.unnest(), not negated
@@ -282,7 +285,7 @@ def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
 
 
 def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Context, queries: Queries) -> LogicalNode:
-    """Return the rows for which an EXISTS or IN is true or, if it is negated, false."""
+    """Return the rows for which a conjunct, which is an EXISTS or IN or the negation of one, is true."""
     found = _predicate(condition)
     assert found is not None, "the caller has found the predicate"
     test, negated = found
@@ -305,7 +308,7 @@ def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Conte
 
 
 def _found_by_key(inner: Selected) -> bool:
-    """Return whether links and equalities with constants fix all columns of a unique key of a subquery's rows."""
+    """Return whether links and equalities with constants determine all columns of a unique key of a subquery's rows."""
     own = set(columns(inner.input))
     fixed: set[str] = set()
     conditions = list(inner.links)

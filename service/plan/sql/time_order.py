@@ -1,7 +1,7 @@
-"""ORDER BY without LIMIT at the end of the whole query: a watermark releases the rows in order of time.
+"""ORDER BY without LIMIT at the end of the whole query: rows are released in time order, as the watermark advances.
 
-The ordering expressions are computed below the SELECT list, with a temporal filter between the two. A later pass
-determines whether there is a watermark, and whether rows can still change (`passes.delay_until_final`).
+A projection below the SELECT list computes the ORDER BY terms. A temporal filter between the two releases the rows. A
+later pass checks whether there is a watermark, and whether rows can still change (`passes.delay_until_final`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from rowkind.service.plan.syntax import sql_text
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """An ORDER BY whose terms are columns of the SELECT list or their numbers.
+    """An ORDER BY whose terms are names or numbers of columns in the SELECT list.
 
-    `asked` are columns that were added to the SELECT list only for the order. `at` is the first term as the user wrote
-    it.
+    `asked` are the columns that were added to the SELECT list only for the ORDER BY. `at` is the first term in the SQL.
     """
 
     order: exp.Order
@@ -36,7 +35,7 @@ class TimeOrder:
 
 
 def time_order(tree: exp.Expr) -> tuple[exp.Expr, TimeOrder | None]:
-    """Split off an ORDER BY without LIMIT; return the query with columns for its terms, and the ORDER BY, if any."""
+    """Remove an ORDER BY without LIMIT; return the query with columns for the terms, and the ORDER BY or None."""
     if tree.args.get("order") is None or tree.args.get("limit") or tree.args.get("offset"):
         return tree, None
     at, tree = tree.args["order"].expressions[0].this, tree.copy()
@@ -58,7 +57,7 @@ def time_order(tree: exp.Expr) -> tuple[exp.Expr, TimeOrder | None]:
 
 
 def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
-    """Return the whole query with its rows released in order. Raises Refusal."""
+    """Return the whole query with its rows released in the given order. Raises Refusal."""
     outputs = {name: output for name, output in root.outputs.items() if name not in said.asked}
     by_name = {name.lower(): output for name, output in root.outputs.items()}
     order = said.order.copy()

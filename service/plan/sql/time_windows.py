@@ -1,12 +1,13 @@
-"""Time windows: adds the start and end of each window that a row is in.
+"""Time windows: adds columns with the start and end of each window that contains a row.
 
     TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE))     Flink's table functions, in FROM
     TUMBLE(t, ts, INTERVAL '10' MINUTE)                              the same, as in RisingWave
     GROUP BY TUMBLE(ts, INTERVAL '10' MINUTE)                        Flink's group windows (`sql.group_windows`)
     GROUP BY window(ts, '10 minutes')                                Spark's group windows (likewise)
 
-A tumbling window is a projection. With hopping or cumulating windows, a row is in several windows and becomes several
-rows. Session windows depend on neighbouring rows, and need an operator. A row whose time is NULL is in no window.
+Tumbling windows are planned as a projection. With hopping or cumulating windows, a row belongs to several windows, and
+is repeated for each of them. Session windows depend on other rows, and so need an operator. A row whose time is NULL
+belongs to no window.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from rowkind.service.plan.syntax import TableArgument
 
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 COLUMNS = ("window_start", "window_end", "window_time")
-"""The columns that a table function adds after the columns of its rows."""
+"""The columns that a table function adds after its input columns."""
 
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "TUMBLE": ("SIZE", "OFFSET"),
@@ -57,11 +58,11 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """How time is divided into windows; lengths are in microseconds.
+    """A division of time into windows. All lengths are in microseconds.
 
-    `size` is the length of a window, the longest length of cumulating windows, or the gap that ends a session. `step`
-    is the distance between the starts of consecutive windows, or between the ends of cumulating windows; for tumbling
-    windows it is the size.
+    `size` is the length of a window, the maximum length of cumulating windows, or the gap that ends a session. `step`
+    is the interval between the starts of consecutive windows, or between the ends of cumulating windows. For tumbling
+    windows, `step` equals `size`.
     """
 
     kind: WindowKind
@@ -72,7 +73,7 @@ class TimeWindow:
 
 @dataclass(frozen=True)
 class WindowFunction:
-    """A table function in FROM: its windows, its input rows, their time, and the columns that partition sessions."""
+    """A table function in FROM: its windows, its input, the time column, and the columns that partition sessions."""
 
     window: TimeWindow
     rows: exp.Expr
@@ -82,7 +83,7 @@ class WindowFunction:
 
 
 def time_window(kind: WindowKind, lengths: Mapping[str, exp.Expr], at: exp.Expr) -> TimeWindow:
-    """Return the windows for the lengths in the SQL. Raises Refusal."""
+    """Return the windows with the given lengths, which are nodes keyed by parameter name. Raises Refusal."""
     known = {name: length_of(node) for name, node in lengths.items()}
     for name, node in lengths.items():
         if name != "OFFSET" and known[name] <= 0:
@@ -104,7 +105,7 @@ def time_window(kind: WindowKind, lengths: Mapping[str, exp.Expr], at: exp.Expr)
 
 
 def length_of(node: exp.Expr) -> int:
-    """Return the microseconds in an INTERVAL, or in a string such as '1 hour 30 minutes'. Raises Refusal."""
+    """Return the length of an INTERVAL, or of a string such as '1 hour 30 minutes', in microseconds. Raises Refusal."""
     if not isinstance(node, exp.Literal) or not node.is_string:
         if isinstance(node, exp.Interval | exp.Add | exp.Sub):
             return micros(node)
@@ -121,7 +122,7 @@ def length_of(node: exp.Expr) -> int:
 
 
 def window_function(at: exp.Expr) -> WindowFunction | None:
-    """Return the window function in an item of FROM; None if the item is something else. Raises Refusal."""
+    """Return the window function in an item of FROM, or None for any other item. Raises Refusal."""
     call = at.this if isinstance(at, exp.Table) else None
     if isinstance(call, exp.Anonymous) and word(call) == "TABLE" and len(call.expressions) == 1:
         call = call.expressions[0]
@@ -161,7 +162,7 @@ def _time(kind: WindowKind, descriptor: exp.Expr) -> exp.Expr:
 
 
 def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]:
-    """Return the arguments, keyed by parameter name. Raises Refusal."""
+    """Return a call's arguments, keyed by parameter name. Raises Refusal."""
     optional = [name for name in names if name == "OFFSET"]
     written = {"DATA": "TABLE t", "TIMECOL": "DESCRIPTOR(ts)"}
     needed = [written.get(name, name.lower()) for name in names if name not in optional]
@@ -180,7 +181,7 @@ def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]
 def with_windows(
     found: WindowFunction, rows: LogicalNode, relation: Relation, time: exp.Expr, path: str
 ) -> tuple[LogicalNode, dict[str, str]]:
-    """Return a relation's rows with a table function's columns, and these columns' names in the plan.
+    """Return a relation's rows with the columns that a table function adds, and the plan's names for the added columns.
 
     `time` must be resolved. Raises Refusal.
     """
@@ -204,9 +205,9 @@ def with_windows(
 
 @dataclass(frozen=True)
 class InWindows:
-    """How rows are assigned to windows.
+    """A rule that assigns rows to windows.
 
-    `time` is an expression over the rows. `start` and `end` are the names of the columns to add.
+    `time` is an expression over the rows. `start` and `end` are the names of the added columns.
     """
 
     window: TimeWindow
@@ -216,9 +217,9 @@ class InWindows:
     at: exp.Expr
 
     def over(self, rows: LogicalNode, partition: tuple[str, ...] = ()) -> LogicalNode:
-        """Return each row once for every window that its time is in, with the columns `start` and `end`.
+        """Return each row once for every window that contains its time, with the columns `start` and `end`.
 
-        All rows of a session have equal values in the columns `partition`. Raises Refusal.
+        Sessions are partitioned by the columns `partition`. Raises Refusal.
         """
         window, start, end = self.window, self.start, self.end
         size, step = interval(window.size), interval(window.step)
@@ -229,7 +230,7 @@ class InWindows:
         if nullable or window.kind == "SESSION":
             there = self.time.copy()
             if window.kind == "SESSION":
-                # If a time is too close to the last timestamp for a session to end, its row fails.
+                # If a time is too close to the first or last timestamp for a session's gap, the row fails.
                 there = SessionTime(this=there, gap=size.copy())
             rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=there, expression=exp.Null())),))
         every = {name: resolved(name) for name in types}
@@ -260,11 +261,11 @@ class InWindows:
         own = time.name
         if not isinstance(time, exp.Column) or kind == "date":
             own = self._hidden("time")
-            # A DATE stands for its midnight.
+            # A DATE means midnight of that day.
             moment = WindowStart(this=time, size=interval(DAY)) if kind == "date" else time
             rows = LogicalProject(rows, {**{name: resolved(name) for name in types}, own: moment})
         return LogicalSession(LogicalInput(rows), partition, own, self.window.size, self.start, self.end, self.at)
 
     def _hidden(self, name: str) -> str:
-        """Return a name that no query can refer to."""
+        """Return a column name that no query can refer to."""
         return f"{self.start.rpartition('.')[0]}.#{name}"

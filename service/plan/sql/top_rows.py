@@ -1,8 +1,8 @@
 """ORDER BY … LIMIT n: keeps the first n rows.
 
-LIMIT without ORDER BY may keep any rows. As in Flink, it keeps the rows that arrived first, so that fewer changes are
-written. ORDER BY without LIMIT has no effect inside a query, where rows have no order. At the end of the whole query,
-`sql.time_order` has already handled it.
+LIMIT without ORDER BY may return any rows. As in Flink, it returns the rows that arrived first, so that fewer changes
+are written. ORDER BY without LIMIT has no effect in a derived table or subquery, whose rows have no order. At the end
+of the whole query, it has already been handled by `sql.time_order`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ARRIVAL = exp.Order(expressions=[exp.Ordered(this=exp.Anonymous(this="PROCTIME"
 
 @dataclass(frozen=True)
 class TopRows:
-    """The rows that ORDER BY and LIMIT keep: those numbered from `first` to `last` in that order."""
+    """The rows that ORDER BY and LIMIT select: the rows numbered from `first` to `last` in the given order."""
 
     order: exp.Order
     first: int
@@ -35,7 +35,7 @@ class TopRows:
 
 
 def top_rows(tree: exp.Expr) -> TopRows | None:
-    """Return the rows that a query's ORDER BY, LIMIT and OFFSET keep; None if it has no LIMIT. Raises Refusal."""
+    """Return the rows that ORDER BY, LIMIT and OFFSET select, or None if there is no LIMIT. Raises Refusal."""
     order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
     if limit is None and offset is None:
         return None
@@ -62,7 +62,7 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
 def keep_top(
     node: LogicalNode, top: TopRows, order: exp.Order, names: Names, partition: tuple[str, ...] = ()
 ) -> LogicalNode:
-    """Keep the top rows of each partition; `order` must be over the node's columns."""
+    """Return the top rows of each partition of a node's rows. `order` must refer to the node's columns."""
     terms = Terms(node, names)
     orders = terms.orders(order)
     number = names.fresh("row_number")
@@ -74,9 +74,9 @@ def keep_top(
 
 
 def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
-    """Keep the top rows of a result, as the ORDER BY … LIMIT after it requires.
+    """Return the top rows of a query's result, as its ORDER BY … LIMIT requires.
 
-    This ORDER BY can use only columns of the result. Raises Refusal.
+    The ORDER BY can use only columns of the result. Raises Refusal.
     """
     top = top_rows(tree)
     if top is None:

@@ -1,4 +1,4 @@
-"""Comparisons of rows: turns `(a, b) = (c, d)` and similar conditions into comparisons of single columns."""
+"""Rewrites comparisons of rows, such as `(a, b) = (c, d)`, as comparisons of single columns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rowkind.service.plan.errors import Refusal
 def compared(node: exp.Expr) -> exp.Expr:
     """Rewrite comparisons of rows as comparisons of columns. Raises Refusal for rows of different lengths.
 
-    Rows are equal if all their columns are equal. A row is less than another if it is less in the first column that
-    differs.
+    Two rows are equal if all their columns are equal. Otherwise, the first column that differs determines which row is
+    less.
     """
     return node.transform(_compared) if node.find(exp.Tuple) else node
 

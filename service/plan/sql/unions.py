@@ -1,10 +1,10 @@
 """UNION, INTERSECT and EXCEPT.
 
 UNION ALL    a Union of the inputs, whose columns are converted to common types
-UNION        the same without duplicates: an Aggregate without calls
+UNION        the same without duplicates, by an Aggregate without calls
 INTERSECT    the distinct left rows that are also right rows: a semi join on all columns
 EXCEPT       the distinct left rows that are not right rows: an anti join on all columns
-… ALL        INTERSECT ALL and EXCEPT ALL count equal rows on both sides, and repeat each row as the counts require
+… ALL        INTERSECT ALL and EXCEPT ALL count equal rows on each side, and repeat each row as the counts require
 
 In INTERSECT and EXCEPT, NULL equals NULL, as in GROUP BY.
 """
@@ -33,11 +33,11 @@ from rowkind.service.plan.sql.grouping import without_duplicates
 from rowkind.service.plan.sql.parse import query
 
 _LINK = "around."
-"""The name prefix of columns for links. No result column has this prefix."""
+"""The prefix of the names of link columns. No result column has this prefix."""
 
 
 def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) -> Selected:
-    """Plan a set operation, without the ORDER BY and LIMIT that may follow it. Raises Refusal."""
+    """Plan a set operation, except for a following ORDER BY or LIMIT. Raises Refusal."""
     if isinstance(tree, exp.Union):
         distinct = bool(tree.args.get("distinct"))
         parts = [part for each in (tree.this, tree.expression) for part in _flat(each, distinct=distinct)]
@@ -68,9 +68,10 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
 
 
 def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.SetOperation) -> LogicalNode:
-    """Return each row as often as INTERSECT ALL or EXCEPT ALL requires.
+    """Plan INTERSECT ALL or EXCEPT ALL.
 
-    Equal rows are counted on both sides, and each row is repeated as the counts require.
+    Equal rows are counted on each side. A row is repeated LEAST(left, right) times for INTERSECT ALL, and left - right
+    times for EXCEPT ALL.
     """
     counts = f"{path}left", f"{path}right"
     sides = []
@@ -93,13 +94,13 @@ def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.Set
 
 
 def _selected(node: LogicalNode, names: dict[str, str], links: dict[str, Correlation]) -> Selected:
-    """Return the result of a set operation; its columns for links are not result columns."""
+    """Return the result of a set operation. The link columns are not among its result columns."""
     outputs = {name: resolved(own) for name, own in names.items() if name not in links}
     return Selected(node, outputs, tuple(link.over(names[name]) for name, link in links.items()))
 
 
 def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
-    """Return the inputs of a nested UNION if nesting makes no difference, otherwise the query itself."""
+    """Return the inputs of a nested UNION if the nesting makes no difference, otherwise only the query itself."""
     tree = query(tree)
     plain = not any(tree.args.get(name) for name in ("order", "limit", "offset", "with_"))
     if isinstance(tree, exp.Union) and plain and (distinct or not tree.args.get("distinct")):
@@ -110,9 +111,9 @@ def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
 def _branches(
     parts: list[exp.Expr], context: Context, queries: Queries
 ) -> tuple[list[Selected], dict[str, Correlation]]:
-    """Return the inputs, with an added column for each link to the outer query, and the links by column name.
+    """Return the planned inputs, with one more column for each link to the outer query, and the links by column name.
 
-    Raises Unreachable if the inputs do not all read the same outer columns.
+    Raises Unreachable if the inputs do not all have the same links to the outer query.
     """
     found: list[Selected] = []
     links: list[list[Correlation]] = []
@@ -140,7 +141,7 @@ def _branches(
 
 
 def _same(branches: list[Selected], names: list[str], parts: list[exp.Expr]) -> list[LogicalProject]:
-    """Return each input with the columns `names`, cast to the types that they have in common. Raises Refusal."""
+    """Return each input with its columns renamed to `names`, and cast to the inputs' common types. Raises Refusal."""
     projects = [LogicalProject(each.input, dict(zip(names, each.outputs.values(), strict=True))) for each in branches]
     types = [columns(project) for project in projects]
     for name in names:

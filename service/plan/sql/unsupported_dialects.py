@@ -1,4 +1,4 @@
-"""Constructs of other SQL dialects that Spark does not have: refuses each of them and names the replacement.
+"""Refuses constructs of other SQL dialects that Spark does not support, and names a replacement for each.
 
     ARRAY[1, 2]                 ARRAY(1, 2)
     js ->> 'a'                  GET_JSON_OBJECT(js, '$.a')
@@ -6,7 +6,7 @@
     MAX(STRUCT(t, x)).x         MAX_BY(x, t), since rows and structs have no order here
     FROM t PIVOT (…)            FILTER and GROUP BY
 
-The parser accepts these constructs, so that the message can be more helpful than a syntax error.
+The parser accepts these constructs, so that the message can be more helpful than a syntax error would be.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowkind.service.plan.sql.generators import NAMES
 from rowkind.service.plan.syntax import sql_text
 
 TO_UNIT = "TO"
-"""The name of the argument that holds the unit after TO, as in FLOOR(t TO HOUR)."""
+"""The argument name under which the parser stores the unit after TO, as in FLOOR(t TO HOUR)."""
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
 _SCRIPT = "`rowkind import` converts a script to a job file"
@@ -45,7 +45,7 @@ def no_statement(tree: exp.Expr, expected: str) -> Refusal:
 
 
 def no_relation(at: exp.Expr) -> Refusal:
-    """Return the error for an item in FROM that is not a relation."""
+    """Return the error for an item of FROM that is not a relation."""
     call = at.this if isinstance(at, exp.Table) else at
     if isinstance(call, exp.Anonymous) and word(call) in ("RANGE", "GENERATE_SERIES"):
         numbers = "(SELECT EXPLODE(SEQUENCE(1, 3)) AS n) AS name"
@@ -61,23 +61,23 @@ def no_relation(at: exp.Expr) -> Refusal:
 
 
 def no_type(written: str) -> str | None:
-    """Return the message for a type that has a different name here; None for all other types."""
+    """Return the message for a type that has a different name in Spark, or None for any other type."""
     meant = _TYPES.get(written.upper())
     return None if meant is None else f"there is no type {written.upper()}: write {meant}"
 
 
 def check_dialect(tree: exp.Expr) -> None:
-    """Refuse the first construct of another dialect. Raises Refusal."""
+    """Refuse a query that contains a construct of another dialect, naming the first one. Raises Refusal."""
     for node in tree.walk():
         for kinds, refusal in _RULES.items():
             if isinstance(node, kinds) and (found := refusal(node)) is not None:
-                # For clauses after a table, the parser records only the position of the parentheses.
+                # For a clause after a table, the parser records only the position of the clause's parentheses.
                 raise Refusal(found, node.parent if isinstance(node, exp.Pivot | exp.TableSample) else node)
 
 
 def _array(node: exp.Array) -> str | None:
     if isinstance(node.parent, exp.Func) and "PERCENTILE" in word(node.parent):
-        # The fractions of a percentile are not a value; both forms are accepted.
+        # The fractions of a percentile are not a value of type ARRAY, so both forms are accepted.
         return None
     arguments = ", ".join(sql_text(each) for each in node.expressions)
     return f"an array must be written in parentheses: ARRAY({arguments})"
@@ -146,7 +146,7 @@ def _extreme_by(node: exp.ArgMax | exp.ArgMin) -> str | None:
 
 
 def _fields(node: exp.Expr | None) -> Sequence[str]:
-    """Return the SQL of the values that make up a row or a struct; empty for anything else."""
+    """Return the SQL of each value in a row or STRUCT, or an empty sequence for any other node."""
     node = node.unnest() if node is not None else None
     if isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and word(node) == "STRUCT"):
         return [sql_text(each.unalias()) for each in node.expressions]

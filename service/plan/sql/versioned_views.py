@@ -1,10 +1,10 @@
-"""Views of each key's last row: replaces such a view with its history, which has every row that was once the last.
+"""Replaces a view of each key's last row with its history, which contains every row that was the last row at some time.
 
     SELECT currency, rate, since
     FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY since DESC) AS n FROM history) WHERE n = 1
 
-At any time, the view contained, for each key, the row with the greatest time up to then. Flink calls these versioned
-views.
+At any time, the view contained each key's row with the greatest time up to that time. Flink calls this a versioned
+view.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rowkind.service.plan.scalar.scalars import resolved
 
 @dataclass(frozen=True)
 class History:
-    """A view's rows over time, with the view's columns.
+    """All rows that a view contained over time, with the view's columns.
 
-    `key` are the columns in PARTITION BY. `time` is the time that orders the rows.
+    `key` are the PARTITION BY columns. `time` is the time in ORDER BY.
     """
 
     rows: LogicalProject
@@ -34,7 +34,7 @@ class History:
 
 
 def history(view: LogicalNode) -> History | None:
-    """Return the history of a view that selects each key's last row by a time; None for any other view."""
+    """Return the history of a view that selects each key's last row by a time, or None for any other view."""
     outputs: Mapping[str, exp.Expr] = {name: resolved(name) for name in columns(view)}
     conditions: list[exp.Expr] = []
     node = view
@@ -59,7 +59,7 @@ def history(view: LogicalNode) -> History | None:
 
 
 def _is_first(conditions: list[exp.Expr], number: str) -> bool:
-    """Return whether the only condition is that the row number is 1."""
+    """Return whether the conditions consist of only one, which selects row number 1."""
     if len(conditions) != 1:
         return False
     node = conditions[0].unnest()

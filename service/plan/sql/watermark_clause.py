@@ -1,10 +1,10 @@
-"""The WATERMARK clause in FROM, as in Spark: says how late a table's rows may arrive.
+"""The WATERMARK clause in FROM, as in Spark. It specifies how late a table's rows may arrive.
 
     FROM orders WATERMARK placed DELAY OF INTERVAL 5 SECONDS AS o
     FROM orders WATERMARK TIMESTAMP_MILLIS(ms) AS placed DELAY OF INTERVAL 5 SECONDS AS o
 
-The second form adds the time as a column before the table's columns. The clause follows the table's name and precedes
-its alias. It applies to the table, not to the query: every query of the job uses it.
+The second form adds the time as the table's first column. The clause follows the table's name and precedes the alias.
+The watermark belongs to the table, not to the query: it applies in every query of the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from rowkind.service.plan.syntax import WatermarkClause, sql_text
 
 @dataclass(frozen=True)
 class TableWatermark:
-    """A WATERMARK clause: the `table` that it follows, the table's alias there, and the SQL text that contains it."""
+    """A WATERMARK clause, with the name and alias of the table to which it applies.
+
+    `origin` is the name of the SQL text that contains the clause.
+    """
 
     table: str
     alias: str
@@ -34,7 +37,7 @@ class TableWatermark:
 
 
 def clause_of(at: exp.Expr) -> WatermarkClause | None:
-    """Return the WATERMARK clause of an item in FROM; None if it has none."""
+    """Return the WATERMARK clause of an item in FROM, or None if there is none."""
     alias = at.args.get("alias")
     found = alias.args.get("watermark") if isinstance(alias, exp.TableAlias) else None
     return found if isinstance(found, WatermarkClause) else None
@@ -73,7 +76,7 @@ def not_of_a_table(clause: WatermarkClause) -> Refusal:
 
 
 def with_time(clause: WatermarkClause, scan: LogicalScan, relation: Relation) -> tuple[LogicalNode, Relation]:
-    """Add the time that a clause names to a table, as its first column. Raises Refusal."""
+    """Add the time that a clause defines with AS to a table as the first column. Raises Refusal."""
     named = clause.args.get("alias")
     if named is None:
         return scan, relation

@@ -1,11 +1,11 @@
-"""Window functions: plans a rank as a Window, and an aggregate over a partition as a join with the partition's rows.
+"""Plans window functions: ranks, functions with ORDER BY or a frame, and aggregates over a whole partition.
 
-    ROW_NUMBER, RANK, DENSE_RANK() OVER (PARTITION BY … ORDER BY …)     one more column, the number
+    ROW_NUMBER, RANK, DENSE_RANK() OVER (PARTITION BY … ORDER BY …)     one more column of a Window, the number
     SUM(x) OVER (PARTITION BY k ORDER BY t)                             one more column of an Over (`sql.over`)
     SUM(x) OVER (PARTITION BY k)                                        JOIN (SELECT k, SUM(x) … GROUP BY k) ON k <=> k
 
-A Project below computes the expressions in PARTITION BY and ORDER BY. Conditions on the number stay above, where
-`rewrite_ranks` finds them. All aggregates over the same partition share one Aggregate.
+A Project below computes the expressions in PARTITION BY and ORDER BY. Conditions on the number remain above the Window,
+where `rewrite_ranks` finds them. All aggregates over the same partition share one Aggregate.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def with_windows(node: exp.Expr, named: Mapping[str, exp.Window]) -> exp.Expr:
 
     def written(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Query):
-            # A subquery has its own windows; `transform` does not descend into the copy.
+            # A subquery has its own windows. `transform` does not descend into a replaced node, such as this copy.
             return each.copy()
         return _written_out(each, named) if isinstance(each, exp.Window) else each
 
@@ -67,7 +67,7 @@ def with_windows(node: exp.Expr, named: Mapping[str, exp.Window]) -> exp.Expr:
 
 
 def _written_out(window: exp.Window, named: Mapping[str, exp.Window]) -> exp.Window:
-    """Add the clauses of the named window that a window refers to, and return the window. Raises Refusal."""
+    """Return a window with the clauses of the named window to which it refers, if any. Raises Refusal."""
     called = window.args.get("alias")
     if called is None:
         return window
@@ -113,7 +113,7 @@ def check_windows(node: exp.Expr) -> None:
 
 
 def _check_rank(window: exp.Window, name: str) -> None:
-    """Refuse clauses that ROW_NUMBER and similar functions do not accept."""
+    """Refuse clauses that ROW_NUMBER, RANK and DENSE_RANK do not accept."""
     if type(window.this) not in _FUNCTIONS or window.this.expressions:
         raise Refusal(f"{name}() takes no arguments and no clause except OVER", window)
     if window.args.get("spec"):
@@ -123,12 +123,12 @@ def _check_rank(window: exp.Window, name: str) -> None:
 
 
 def is_arrival(node: exp.Expr) -> bool:
-    """Return whether a node is PROCTIME(), the order in which rows arrive."""
+    """Return whether a node is PROCTIME(), which in ORDER BY means the order in which rows arrive."""
     return isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME"
 
 
 def no_windows(node: exp.Expr, clause: str) -> None:
-    """Refuse window functions in a clause that is evaluated before them. Subqueries are not searched."""
+    """Refuse window functions in a clause that is evaluated before window functions. Subqueries are not checked."""
     for each in outside_queries(node):
         if isinstance(each, exp.Window):
             raise Refusal(
@@ -141,10 +141,10 @@ def no_windows(node: exp.Expr, clause: str) -> None:
 def number_rows(
     node: LogicalNode, expressions: Mapping[str, exp.Expr], names: Names, *, unbounded: bool = False
 ) -> tuple[LogicalNode, dict[exp.Expr, exp.Column]]:
-    """Add a column for each window function in `expressions`; return the rows, and the column of each window function.
+    """Add a column for each window function in `expressions`; return the rows, and the column of each function.
 
-    The expressions are over the node's columns. Their keys are the names of result columns, or "" for expressions that
-    are not result columns. `unbounded`: the hint UNBOUNDED_RANK is set. Raises Refusal.
+    The expressions are over the node's columns. An expression's key is the name of the result column that it defines,
+    or "". `unbounded` is True if the hint UNBOUNDED_RANK is set. Raises Refusal.
     """
     found: dict[exp.Window, str] = {}
     for name, expression in expressions.items():
@@ -187,7 +187,7 @@ def number_rows(
 
 
 def planned_once(node: LogicalNode) -> LogicalNode:
-    """Return the rows as a view, so that their state is stored only once even if several operators read them."""
+    """Wrap the rows in a view, so that their state is stored only once even if several operators read the rows."""
     every = {name: resolved(name) for name in columns(node)}
     name = f"rows {hashlib.sha256(repr(node).encode()).hexdigest()}"
     return LogicalProject(node, every, View(name, tuple(every)))
@@ -196,7 +196,7 @@ def planned_once(node: LogicalNode) -> LogicalNode:
 def _aggregates(
     node: LogicalNode, partition: tuple[str, ...], windows: Mapping[exp.Window, str], names: Names
 ) -> tuple[LogicalNode, tuple[exp.Expr, ...], dict[exp.Expr, exp.Column]]:
-    """Return the aggregates over each partition, their join conditions, and the column of each window function."""
+    """Return the aggregates over each partition, the conditions for joining them, and each window function's column."""
     at = next(iter(windows))
     grouping = Grouping(node, names, dict[str, str]().keys())
     outputs: dict[str, exp.Expr] = {}
@@ -222,7 +222,7 @@ def replaced(node: exp.Expr, numbers: Mapping[exp.Expr, exp.Column]) -> exp.Expr
 
 
 def within(node: exp.Expr, partition: Sequence[str]) -> exp.Expr:
-    """Return an expression in which all windows are also partitioned by these columns."""
+    """Add columns to PARTITION BY in all window functions of an expression, and return the expression."""
     if not partition:
         return node
     node = node.copy()
@@ -233,7 +233,7 @@ def within(node: exp.Expr, partition: Sequence[str]) -> exp.Expr:
 
 
 def _parted_by(window: exp.Window) -> list[exp.Expr]:
-    """Return the expressions in PARTITION BY, without constants, which are equal in all rows."""
+    """Return the expressions in PARTITION BY, except constants, which are the same in all rows."""
     return [each for each in window.args.get("partition_by") or [] if not _is_constant(each.unnest())]
 
 
@@ -242,7 +242,7 @@ def _is_constant(node: exp.Expr) -> bool:
 
 
 class Terms:
-    """Computes the expressions in PARTITION BY and ORDER BY as columns; `node` are the rows with these columns."""
+    """Adds columns for the expressions in PARTITION BY and ORDER BY to rows."""
 
     def __init__(self, node: LogicalNode, names: Names) -> None:
         self._below = node
@@ -252,18 +252,18 @@ class Terms:
 
     @property
     def node(self) -> LogicalNode:
-        """The rows below, with the computed columns."""
+        """The rows with the added columns."""
         if not self._computed:
             return self._below
         computed = {name: node for node, name in self._computed.items()}
         return LogicalProject(self._below, {name: resolved(name) for name in self._types} | computed)
 
     def columns(self, nodes: Sequence[exp.Expr], clause: str) -> tuple[str, ...]:
-        """Return the columns that hold expressions. Raises Refusal."""
+        """Return the columns that hold the given expressions, whose values must be orderable. Raises Refusal."""
         return tuple(dict.fromkeys(self._column(node, clause) for node in nodes))
 
     def value(self, node: exp.Expr) -> str:
-        """Return the column that holds an expression, whether or not its values can be ordered. Raises Refusal."""
+        """Return the column that holds an expression, even if its values cannot be ordered. Raises Refusal."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return node.name
@@ -276,7 +276,7 @@ class Terms:
         return type_of(node, by_name(self._types))
 
     def orders(self, order: exp.Order) -> tuple[OrderColumn, ...]:
-        """Return the columns of an ORDER BY. Raises Refusal."""
+        """Return the columns that hold the terms of an ORDER BY. Raises Refusal."""
         found: dict[str | None, OrderColumn] = {}
         for each in order.expressions:
             ordered = cast("exp.Ordered", each)

@@ -1,4 +1,4 @@
-"""The aliases of tables and derived tables, by which hints name operator inputs."""
+"""Aliases of tables and derived tables, which hints use to name the inputs of operators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rowkind.service.plan.traits.changelog_modes import base
 
 
 def source(node: LogicalNode) -> LogicalNode:
-    """Return the scan or operator from which a node's rows come.
+    """Return the scan or operator that produces a node's rows.
 
-    A Normalize, a temporal filter or a stamp is not that operator, because it passes on the rows of its input.
+    Normalize nodes, temporal filters and stamps are skipped, because they pass on the rows of their inputs.
     """
     while isinstance(node := base(node), LogicalNormalize | LogicalTemporalFilter | LogicalStamp):
         node = node.input.input
@@ -23,9 +23,10 @@ def source(node: LogicalNode) -> LogicalNode:
 
 
 def alias(node: LogicalNode) -> str:
-    """Return the aliases of an input, separated by dots: those of the derived tables around it, then the table's own.
+    """Return an input's aliases, separated by dots: those of the enclosing derived tables, then the table's own.
 
-    An operator's output has the aliases of the derived tables that contain it, or none.
+    If the input is the output of an operator, only the aliases of the enclosing derived tables are returned; without
+    enclosing derived tables, the result is an empty string.
     """
     below = source(node)
     if isinstance(below, LogicalScan):
@@ -36,5 +37,5 @@ def alias(node: LogicalNode) -> str:
 
 
 def means(name: str, found: str) -> bool:
-    """Whether a hint for `name` refers to the input with the aliases `found`, or to a derived table around it."""
+    """Whether a hint for `name` refers to the input with the aliases `found`, or to an enclosing derived table."""
     return f"{found}.".startswith(f"{name}.")

@@ -1,11 +1,12 @@
-"""Canonical forms: what a node computes and what its columns mean, independent of aliases and of the columns read.
+"""Canonical forms: descriptions of what nodes compute, independent of aliases and of which columns are read.
 
-Nodes with equal forms have the same rows, apart from columns that are not read. Columns with equal meanings are the
-same column of these rows. A meaning is an expression over the columns below all filters and projections. These columns
-belong to a table or to an operator. An operator's columns are named by their meanings in that operator.
+Two nodes with equal canonical forms produce the same rows, but may carry different columns of these rows. A column's
+**meaning** is the expression that computes the column from the columns of the table or operator below all
+filters and projections. In this expression, an operator's columns are identified by their meanings within the operator.
+Two columns with equal meanings contain the same values.
 
-A node that is not examined is equal only to itself. This includes views that are planned separately, which are the same
-in every query.
+A node of a class that is not examined here is equal only to itself. The same applies to a view that is planned
+separately, because the view must be the same in every query.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.tree import sides
 
 Meanings = Mapping[str, exp.Expr]
-"""The meanings of columns, by the columns' names in the plan."""
+"""The meaning of each column, by the column's name in the plan."""
 
 
 @dataclass(frozen=True)
 class CanonicalForm:
-    """What a node computes, as a string, and the meanings of its columns by the columns' names in the plan."""
+    """A node's canonical form: what the node computes, as a string, and the meanings of its columns."""
 
     text: str
     columns: Meanings
@@ -46,7 +47,7 @@ class CanonicalForm:
 
 @memoized
 def canonical_form(node: LogicalNode) -> CanonicalForm:
-    """Return a node's canonical form. For a scan, it contains the meanings of all columns of the table."""
+    """Return a node's canonical form. The form of a scan contains all columns of the table, not only those read."""
     match node:
         case LogicalScan():
             declared = node.source.declared.names
@@ -78,7 +79,7 @@ def meant(expression: exp.Expr) -> str:
 
 
 def call_meant(call: LogicalAggregateCall, texts: ColumnTexts) -> str:
-    """Return the meaning of an aggregate call as a string, given the meanings of its columns as strings."""
+    """Return an aggregate call's meaning as a string. `texts` contains the meanings of its columns as strings."""
     return _digest(_WALK.value(call, texts))
 
 
@@ -97,7 +98,10 @@ def _of_operator(node: LogicalJoin | LogicalAggregate | LogicalRank | LogicalNor
 
 
 def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], ColumnTexts]:
-    """Return the fields of an operator that refer to its results, and the meanings of the added columns, as strings."""
+    """Return an operator's fields that refer to its own results, and the meanings of the columns that it adds.
+
+    Both are mappings from names to strings.
+    """
     match node:
         case LogicalJoin() if node.answer is not None:
             return {}, {node.answer: "answer"}
@@ -114,17 +118,17 @@ def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], 
 
 
 def _side(side: LogicalInput, prefix: str) -> tuple[str, ColumnTexts]:
-    """Return a string for an operator's input and its settings, and the meanings of the input's columns as strings."""
+    """Return a description of an operator's input and its settings, and the meanings of the input's columns."""
     below = canonical_form(side.input)
     texts = {name: f"{prefix}{meant(each)}" for name, each in below.columns.items()}
     return f"{below.text} {_WALK.fields(side, texts)}", texts
 
 
 class _LogicalWalk(Walk):
-    """A walk that writes logical nodes as strings, in which columns are named by their meanings."""
+    """A walk that turns logical nodes into strings in which each column is replaced by its meaning."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return a value as a string, in which columns have these names."""
+        """Return a value as a string in which each column is replaced by its entry in `names`."""
         match value:
             case exp.Expr():
                 return meant(substitute(value, {name: resolved(names[name]) for name in reads(value)}))

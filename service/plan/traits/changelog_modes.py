@@ -1,7 +1,7 @@
 """Changelog modes: the kinds of changes that each node emits.
 
-append {+I}, retract {+I, -U, +U, -D}, or upsert {+I, +U, -D} on a key. Only a table can have mode upsert: the output of
-an operator is exact, and a sink drops the old rows that it does not need.
+The modes are append {+I}, retract {+I, -U, +U, -D}, and upsert {+I, +U, -D} on a key. Only tables can have mode
+upsert: every operator emits old rows, and a sink drops the old rows that it does not need.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ def produced(node: LogicalNode) -> ChangelogMode:
 
 
 def updating(node: LogicalNode) -> LogicalNode | None:
-    """Return the lowest node that makes the result update or delete rows; None if no node does."""
+    """Return the lowest node that causes updates or deletes in the result; None if there is no such node."""
     if produced(node) == "append":
         return None
     return next(each for each in walk(node) if produced(each) != "append" and not _is_made_final(node, each))
 
 
 def _is_made_final(node: LogicalNode, below: LogicalNode) -> bool:
-    """Whether the rows of the node `below` pass through a temporal filter that makes them final."""
+    """Whether a temporal filter between `below` and `node` makes the rows of `below` final."""
     finals = (each for each in walk(node) if isinstance(each, LogicalTemporalFilter) and each.final)
     return any(below is part for each in finals for part in walk(each))
 
@@ -39,7 +39,7 @@ def base(node: LogicalNode) -> LogicalNode:
 
 
 def bare_scan(node: LogicalNode) -> LogicalScan | None:
-    """Return the scan below a node's filters and projections; None if another node is there."""
+    """Return the scan below a node's filters and projections; None if the node below them is not a scan."""
     while isinstance(node, LogicalFilter | LogicalProject):
         node = node.input
     return node if isinstance(node, LogicalScan) else None

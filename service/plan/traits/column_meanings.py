@@ -1,4 +1,4 @@
-"""Column meanings: the expressions that columns stand for, over the columns below all filters and projections."""
+"""Column meanings: the expressions that compute columns from the columns below all filters and projections."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
 
 
 def meaning(node: LogicalNode, expression: exp.Expr) -> exp.Expr:
-    """Return an expression in terms of the columns below all filters and projections, or of the first view below."""
+    """Return an expression rewritten over the columns below all filters and projections, or over the nearest view's."""
     if isinstance(node, LogicalProject) and node.view is None:
         return meaning(node.input, substitute(expression, node.outputs))
     return meaning(node.input, expression) if isinstance(node, LogicalFilter) else expression.unnest()
 
 
 def moved(expression: exp.Expr) -> exp.Expr:
-    """Return the time from which a window's end, or its window time, is computed. Each determines the other."""
+    """Return the time from which a window's end or window time is computed; return any other expression unchanged.
+
+    The returned time and the given expression determine each other.
+    """
     node = expression.unnest()
     while isinstance(node, WindowEnd | WindowTime):
         node = node.this.unnest()
@@ -31,9 +34,10 @@ def moved(expression: exp.Expr) -> exp.Expr:
 
 
 def telling(node: LogicalNode, names: Iterable[str]) -> list[frozenset[str]]:
-    """Return sets of these columns in which each column determines the others, such as a window's start and end.
+    """Return the columns `names`, grouped into sets whose columns determine each other, as a window's start and end do.
 
-    For sessions, this is true only within a partition, so the partition's columns must be among `names`.
+    The start and end of a session determine each other only within a partition. So they are grouped only if the
+    partition columns are also among `names`.
     """
     meanings = {name: meaning(node, resolved(name)) for name in names}
     begins = _begins(node, set(meanings.values()))
@@ -45,7 +49,10 @@ def telling(node: LogicalNode, names: Iterable[str]) -> list[frozenset[str]]:
 
 
 def _begins(node: LogicalNode, known: AbstractSet[exp.Expr]) -> Mapping[exp.Expr, exp.Expr]:
-    """Return the start column of the sessions below by their end column, if their partition's columns are `known`."""
+    """Return a mapping from the end column of the sessions below to their start column.
+
+    The mapping is empty if there are no sessions with an end column, or if a partition column is not `known`.
+    """
     while isinstance(node, LogicalFilter | LogicalProject) and not (isinstance(node, LogicalProject) and node.view):
         node = node.input
     if not isinstance(node, LogicalSession) or node.end is None or not known >= set(map(resolved, node.partition)):

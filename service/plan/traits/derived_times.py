@@ -1,4 +1,4 @@
-"""Derived times: the table time from which an expression is derived, and how far before that time its value may be.
+"""Derived times: the table time from which an expression is derived, and how far its value may be before that time.
 
     ts                                        the time itself                        slack = 0
     the expression of a table's watermark     the time itself                        slack = 0
@@ -6,11 +6,11 @@
                                                                                      size of the longest window
     window_end                                after it                               slack = 0
     window_time                               just before the end                    slack = the subtracted length
-    DATE_TRUNC, CAST                          at most one unit before it             slack = the longest such unit
+    DATE_TRUNC, CAST                          at most one unit before it             slack = the unit's greatest length
     + INTERVAL                                later                                  slack = minus the interval
     FROM_UTC_TIMESTAMP, CONVERT_TIMEZONE      the local time in a zone               slack = minus the least UTC offset
 
-An expression counts as a watermark's expression if it compiles to the same SQL, however it is written.
+An expression counts as the watermark's expression if both compile to the same SQL, even if their texts differ.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TimeKind = Literal["time", "window_start", "window_end", "window_time", "session
 
 @dataclass(frozen=True, order=True)
 class TimeColumn:
-    """A time column of a table, or the text of an expression over the table's columns; or `PROCESSING`."""
+    """A time column of a table, an expression over the table's columns (as text), or `PROCESSING`."""
 
     table: str
     column: str
@@ -47,12 +47,12 @@ class TimeColumn:
 
 @dataclass(frozen=True)
 class EventTime:
-    """How a column is derived from times: no further value is before the watermark of all `origins` minus `slack`.
+    """The derived time of a column: no further value is before the common watermark of `origins` minus `slack`.
 
-    `slack` is in microseconds, and negative if values are later than the time. `size` is the window's length in
-    microseconds, for CUMULATE that of the longest window; None if the column does not belong to a window. `short` is
-    the part of the slack within which rows may still be inserted, but no earlier row is retracted. It exists because a
-    session that becomes shorter may have ended already.
+    `slack` is in microseconds. It is negative if values are later than the time. `size` is the length of the window in
+    microseconds (for CUMULATE, of the longest window), or None if the column does not belong to a window. `short` is
+    the last part of the slack, in microseconds. During this part, rows may still be inserted, but are no longer
+    retracted: a session that becomes shorter is inserted again, with an end that may already have passed.
     """
 
     origins: frozenset[TimeColumn]
@@ -63,20 +63,20 @@ class EventTime:
 
     @property
     def final(self) -> EventTime:
-        """The same time without `short`: from then on, no earlier row is retracted any more."""
+        """The same derived time without `short`: once the watermark has passed it, rows are no longer retracted."""
         return replace(self, slack=self.slack - self.short, short=0)
 
     @property
     def of_group(self) -> EventTime:
-        """The same time for a group's row: it is computed from all rows with that value, and changes with each one."""
+        """The derived time of a group's row. The whole slack applies, because each inserted row changes that row."""
         return replace(self, short=0)
 
 
 @dataclass(frozen=True)
 class RowColumn:
-    """A plain column of a table whose watermark is on an expression. `time` is the column's own derived time, if any.
+    """An unchanged table column that the expression of the table's watermark reads.
 
-    Columns of one `scan` belong to one row.
+    `time` is the column's own derived time, or None. Columns with the same `scan` belong to the same row.
     """
 
     scan: LogicalScan
@@ -85,32 +85,35 @@ class RowColumn:
 
 
 PROCESSING = TimeColumn("", "PROCTIME()")
-"""The time at which rows are processed. It is not a table column, and has passed when the clock has passed it."""
+"""The processing time of rows. It is not a table column, and follows the wall clock instead of a watermark."""
 
 
 def is_processing_time(time: EventTime) -> bool:
-    """Whether a time is derived only from the time at which rows are processed."""
+    """Whether a time is derived only from the processing time of rows."""
     return time.origins == {PROCESSING}
 
 
 Below = Mapping[str, EventTime | RowColumn]
-"""Known facts about columns, and about the fields of structs under the names that `field_of` gives them."""
+"""What is known about each column, by name. The fields of structs have the names that `field_of` returns."""
 
 _FIELD = "#field:"
 
 
 def field_of(column: str, field: str) -> str:
-    """Return the column name that stands for a struct's field; no query can use this name."""
+    """Return the internal column name that represents a struct's field. No query can use this name."""
     return f"{column}{_FIELD}{field}"
 
 
 def is_field(name: str) -> bool:
-    """Whether a column name stands for a struct's field."""
+    """Whether a column name represents a struct's field."""
     return _FIELD in name
 
 
 def fields_of(expression: exp.Expr, below: Below) -> Iterator[tuple[str, EventTime | RowColumn]]:
-    """Yield the known facts about a struct's fields, by field name, if the struct is copied or built from columns."""
+    """Yield, by field name, what is known about the fields of a struct.
+
+    The struct must be a column or a call of NAMED_STRUCT. Nothing is yielded for other expressions.
+    """
     node = expression.unnest()
     if isinstance(node, exp.Column):
         prefix = field_of(node.name, "")
@@ -122,7 +125,7 @@ def fields_of(expression: exp.Expr, below: Below) -> Iterator[tuple[str, EventTi
 
 
 def followed(expression: exp.Expr, below: Below) -> EventTime | None:
-    """Return the time from which an expression is derived; None if nothing is known."""
+    """Return the derived time of an expression; None if the expression is not known to be derived from a time."""
     node = expression.unnest()
     if (declared := _declared(node, below)) is not None:
         return declared
@@ -148,7 +151,7 @@ def _window(node: WindowStart | WindowEnd, below: Below) -> EventTime | None:
 
 
 def _session_last(node: exp.Coalesce, below: Below) -> EventTime | None:
-    # The last time of a session is never NULL, so COALESCE always returns it (`sql.session_ends`).
+    # A session's last time is never NULL, so COALESCE always returns it (`sql.session_ends`).
     found = followed(node.this, below)
     return found if found is not None and found.kind == "session_last" else None
 
@@ -159,7 +162,7 @@ def _window_time(node: WindowTime, below: Below) -> EventTime | None:
 
 
 def _declared(node: exp.Expr, below: Below) -> EventTime | None:
-    """Return the derived time of an expression on which a table's watermark is declared; None for any other."""
+    """Return the derived time of an expression on which a table's watermark is declared; None for others."""
     columns = {each.name: below.get(each.name) for each in node.find_all(exp.Column)}
     parts = {name: each for name, each in columns.items() if isinstance(each, RowColumn)}
     if not parts or len(parts) < len(columns) or isinstance(node, exp.Column):
@@ -180,7 +183,7 @@ def _declared(node: exp.Expr, below: Below) -> EventTime | None:
 
 
 def moved(time: exp.Expr, below: Below, kind: TimeKind, back: int, size: int | None = None) -> EventTime | None:
-    """Return the derived time of an expression that is at most `back` microseconds before another time."""
+    """Return the derived time of an expression whose value is at most `back` microseconds before `time`."""
     found = followed(time, below)
     return found and replace(found, kind=kind, slack=found.slack + back, size=size)
 
@@ -228,10 +231,10 @@ def _called(node: exp.Anonymous, below: Below) -> EventTime | None:
 
 
 def _in_zone(time: exp.Expr, below: Below, source: exp.Expr | None, target: exp.Expr | None) -> EventTime | None:
-    """Return the derived time of a local time that is converted between two zones. A zone of None is UTC.
+    """Return the derived time of a timestamp that is converted from zone `source` to zone `target`. None means UTC.
 
-    Local times may go back by an hour when clocks are set back in autumn. But a local time is never less than UTC plus
-    the least offset that the zone ever had.
+    Local times go back by an hour when clocks are set back in autumn. But a local time is never before UTC plus the
+    smallest offset that the zone ever had.
     """
     known = [(0, 0) if zone is None else offsets(zone.name) for zone in (source, target) if _is_constant(zone)]
     if len(known) < 2 or known[0] is None or known[1] is None:
@@ -246,7 +249,8 @@ def _is_constant(zone: exp.Expr | None) -> bool:
 _RULES: Mapping[type[exp.Expr], Callable[[Any, Below], EventTime | None]] = {
     exp.Column: lambda node, below: _time(below.get(node.name)),
     exp.Dot: _field,
-    # A pane may change as long as one of the windows that contain it may. The last of them ends this much later.
+    # A pane may change as long as any window that contains it may change. The last of these windows ends at most one
+    # window length later.
     PaneStart: lambda node, below: moved(
         node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"])
     ),
@@ -259,11 +263,11 @@ _RULES: Mapping[type[exp.Expr], Callable[[Any, Below], EventTime | None]] = {
     exp.Cast: _cast,
     exp.Anonymous: _called,
 }
-"""Rules for the expressions that are derived from times, by class. All other expressions are not."""
+"""Rules that return an expression's derived time, by the expression's class. Other expressions have none."""
 
 
 def both(one: EventTime, other: EventTime) -> EventTime:
-    """Return the derived time of rows with two times: a change may be caused by either of them."""
+    """Combine two derived times into one, which has the origins of both and the larger slack."""
     kind: TimeKind = one.kind if one.kind == other.kind else "other"
     size = one.size if one.kind == other.kind and one.size == other.size else None
     return EventTime(one.origins | other.origins, kind, max(one.slack, other.slack), size)

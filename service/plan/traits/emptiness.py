@@ -1,4 +1,4 @@
-"""Empty nodes: those whose filter is FALSE, so that they never have a row."""
+"""Empty nodes: nodes that never emit a row, because one of their filters is FALSE."""
 
 from __future__ import annotations
 

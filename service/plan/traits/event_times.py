@@ -1,31 +1,32 @@
 """Event times: which columns are derived from a table's time, and how far before that time they may be.
 
 Once a table's watermark has reached W, a node emits no further change in which a column derived from that time is
-earlier than W - slack:
+earlier than W - slack. For example:
 
     window_start          at most a window's length before the time: the slack is the window's size
     window_end            after the time: the slack is 0
     …                     (`traits.derived_times`)
 
-A column that a node passes on is derived from the same time as in the node's input, if each change that the node emits
-is caused by input rows with the same value in that column. This is true for the following columns:
+A column that a node passes on keeps its derived time if each change that the node emits is caused by input rows with
+the same value in that column. This is true of the following columns:
 
-    filter, project, expand, normalize    each column, and columns computed from it
+    filter, project, expand, normalize    all columns, and columns computed from them
     aggregate                             the group columns
     rank, window                          the partition columns: a row displaces only other rows of its partition
     session                               the partition columns, and the time with the gap as additional slack: a row
-                                          changes no row before its own time. If rows have the end of their session,
-                                          which may change for all of its rows, the end replaces the time
-    stamp                                 all columns, and the added time, which is derived from the clock
+                                          changes no row before its own time. If rows contain their session's end, the
+                                          end replaces the time, because it may change for all rows of the session
+    stamp                                 all columns, and the added time, which is derived from the wall clock
     aggregate over sessions               the sessions' last time, with the gap as slack
-    sessions of rows that may be          the end, with the gap as additional slack: a session that becomes shorter may
-      retracted                           end a gap before the retracted row
+    sessions of rows that may be          the end, with the gap as additional slack: after a row is retracted, the rest
+      retracted                           of its session may end up to one gap earlier
     join                                  key columns that are derived from times on both sides, except those of a
                                           null-padded side; COALESCE of the two sides of a full join's key
-    interval join                         the two times that bound each other, until the matches of their rows are final
+    interval join                         the two times that bound each other, with the time until a row's matches are
+                                          final as slack
     lookup by processing time             the columns of the left side
-    lookup by time, of an earlier row     the left time: no further right row changes a left row before its own time
-    row pattern                           the ordering time of any row of a match, with the WITHIN time as slack
+    lookup by time, of an earlier row     the left time: a right row changes only left rows at or after its own time
+    row pattern                           the ordering time of any row of a match, with the WITHIN interval as slack
     union                                 columns that are derived from times in all inputs
 
 A retraction is a change like any other: if its time is before the watermark, it is late.
@@ -76,7 +77,7 @@ from rowkind.service.plan.tree import rule_for
 
 
 def event_times(node: LogicalNode) -> dict[str, EventTime]:
-    """Return the columns of a node that are derived from times of tables, each with that time and its slack."""
+    """Return, by column name, the derived times of those columns of a node that have one."""
     return _times(_known(node))
 
 
@@ -87,21 +88,24 @@ def _times(known: Below) -> dict[str, EventTime]:
 
 @memoized
 def _known(node: LogicalNode) -> Below:
-    """Return the known facts about a node's columns: their derived times, and which are unchanged table columns."""
+    """Return what is known about a node's columns, by name.
+
+    For each column, this is its derived time or, if the watermark's expression reads the column, the table column.
+    """
     rule = rule_for(node, _RULES)
     assert rule is not None, f"{type(node).__name__} has no known shape"
     return rule(node)
 
 
 def _in_time(node: LogicalTemporalFilter) -> Below:
-    # A filter that inserts or retracts rows by the clock does not preserve the input's time order, unless a watermark
-    # releases each row just before it passes the row's time.
+    # A filter that inserts or retracts rows by the wall clock does not preserve the input's time order. A filter that
+    # follows a watermark does: it releases each row just before the watermark passes the row's time.
     held = node.final or (node.ends is None and node.clock.tables)
     return _known(node.input.input) if held else {}
 
 
 def _of_operator(node: LogicalUnary) -> Below:
-    """Return the known facts about the columns by which an operator groups rows, and about other derived times."""
+    """Return what is known about the columns by which an operator groups rows, and about its other time columns."""
     known = _of_names(_known(node.input.input), node.lets_pass(frozenset()))
     match node:
         case LogicalOver(ahead=0) | LogicalRank(in_time=True):
@@ -127,7 +131,10 @@ def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:
 
 
 def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
-    """Return the derived last time of sessions. A session no longer changes once that time plus the gap has passed."""
+    """Return the derived time of the column that contains the sessions' last times.
+
+    A session no longer changes once the watermark has passed its last time plus the gap.
+    """
     session = session_of(node)
     if session is None or (end := _end(session)) is None:
         return {}
@@ -135,7 +142,7 @@ def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
 
 
 def _in_session(session: LogicalSession) -> dict[str, EventTime]:
-    """Return the session's end as a derived time, or the row's time if rows do not have the end."""
+    """Return the derived time of the sessions' end column or, if there is none, of the rows' time column."""
     if session.end is not None:
         return {} if (end := _end(session)) is None else {session.end: end}
     time = event_times(session.input.input).get(session.time)
@@ -143,10 +150,10 @@ def _in_session(session: LogicalSession) -> dict[str, EventTime]:
 
 
 def _end(session: LogicalSession) -> EventTime | None:
-    """Return the sessions' end as a derived time.
+    """Return the derived time of the sessions' end.
 
-    A row changes only sessions that end after it. A session that becomes shorter may end a gap before the retracted
-    row.
+    A row changes only sessions that end after it. But a row extends its session to its own time plus the gap. After the
+    row is retracted, the rest of the session may end up to one gap earlier.
     """
     time = event_times(session.input.input).get(session.time)
     short = 0 if only_comes(session) else session.gap
@@ -154,20 +161,23 @@ def _end(session: LogicalSession) -> EventTime | None:
 
 
 def _of_names(known: Below, names: Iterable[str]) -> dict[str, EventTime | RowColumn]:
-    """Return the known facts about the columns by which rows are grouped."""
+    """Return what is known about the columns `names`, by which rows are grouped."""
     found = {name: known[name] for name in names if name in known}
     return {name: each.of_group if isinstance(each, EventTime) else each for name, each in found.items()}
 
 
 def _settled(node: LogicalOver, ahead: int) -> dict[str, EventTime]:
-    """Return the time by which rows are ordered, if their frames look `ahead` by this number of microseconds."""
+    """Return the derived time of the ordering column, for frames that look `ahead` by this number of microseconds."""
     name = str(node.order[0].column)
     time = event_times(node.input.input)[name]
     return {name: replace(time, kind="other", slack=time.slack + ahead, short=0)}
 
 
 def _matched(match: LogicalMatch) -> dict[str, EventTime]:
-    """Return the times of a match's rows. A match is emitted at the latest when its WITHIN time is over."""
+    """Return the derived times of a match's rows.
+
+    A match is emitted at the latest when its WITHIN interval has elapsed.
+    """
     time, within = event_times(match.input.input).get(match.time), match.sought.within
     if time is None or within is None:
         return {}
@@ -220,7 +230,10 @@ def _joined(join: LogicalJoin) -> dict[str, EventTime]:
 
 
 def _bound(join: LogicalJoin) -> dict[str, EventTime]:
-    """Return an interval join's times. A pair is emitted with its later row, a null-padded row when it has settled."""
+    """Return the derived times of an interval join's columns.
+
+    A pair is emitted when its later row arrives. A null-padded row is emitted when the row has settled.
+    """
     left, right = event_times(join.left.input), event_times(join.right.input)
     found: dict[str, EventTime] = {}
     for bounds in time_bounds(join, left.keys(), right.keys()):
@@ -234,7 +247,7 @@ def _bound(join: LogicalJoin) -> dict[str, EventTime]:
 
 
 def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
-    """Return the pairs of key columns of which a full join may pad one, each with the time that it is derived from."""
+    """Return the derived time of each pair of key columns of a full join, one of which may be null-padded."""
     while isinstance(node, LogicalFilter):
         node = node.input
     if not isinstance(node, LogicalJoin) or node.kind != "full":
@@ -250,7 +263,7 @@ def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
 
 
 def _coalesced(expression: exp.Expr, either: Mapping[frozenset[str], EventTime]) -> EventTime | None:
-    """Return the time from which a COALESCE of the two sides of a key is derived; None for any other expression."""
+    """Return the derived time of a COALESCE over the two columns of a key; None for any other expression."""
     node = expression.unnest()
     if not isinstance(node, exp.Coalesce):
         return None
@@ -271,7 +284,7 @@ def _looked_up(node: LogicalLookup) -> dict[str, EventTime]:
 
 
 def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:
-    """Return a join's equalities, left operand before right, whether or not they have become its keys."""
+    """Return the operands of a join's equalities, the left operand first. The equalities need not be keys yet."""
     if join.keys:
         return [(key.left, key.right) for key in join.keys]
     left = _known(join.left.input)
@@ -307,4 +320,4 @@ _RULES: Mapping[type[Any], Callable[[Any], Below]] = {
     LogicalLookup: _looked_up,
     LogicalUnion: lambda node: _united([event_times(each) for each in node.inputs]),
 }
-"""Rules that return the known facts about a node's columns, by the node's class or shape."""
+"""Rules that return what is known about a node's columns, by the node's class or base class."""

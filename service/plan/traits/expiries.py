@@ -14,13 +14,13 @@ from rowkind.service.plan.tree import inputs
 
 
 def table(node: LogicalNode) -> LogicalScan | None:
-    """Return the table whose rows an input has, possibly filtered or delayed; None for any other input."""
+    """Return the scan from which an input's rows come, possibly filtered or delayed; None for any other input."""
     node = source(node)
     return node if isinstance(node, LogicalScan) else None
 
 
 def on_expire(query: Query, hint: TtlHint | None, node: LogicalNode) -> OnExpire:
-    """Return what happens to expired rows of an input, as set by a hint, else by their table, else by the job."""
+    """Return what happens to an input's expired rows: the hint's setting, else the table's, else the job's."""
     said = None if hint is None else hint.on_expire
     scan = table(node)
     return said or (scan and scan.source.on_expire) or query.job.on_expire
@@ -29,7 +29,8 @@ def on_expire(query: Query, hint: TtlHint | None, node: LogicalNode) -> OnExpire
 def all_taken_back(node: LogicalNode) -> bool:
     """Whether all rows from which a node is derived are retracted when they expire, so that the node needs no TTL.
 
-    Versions do not expire: the version that is valid for a time stays valid, however old it is.
+    The versions that a lookup by time reads are not considered, because a version remains valid for its period of time,
+    however old it is.
     """
     if isinstance(node, LogicalNormalize) and node.takes_back:
         return True

@@ -1,28 +1,28 @@
 """Fixed columns: which columns have the same value in all rows that ever have the same key.
 
-A unique key identifies at most one row at a time, and the next row with that key may differ in everything else. Fixed
-columns concern all rows that ever exist, retracted ones included. There are only two sources of fixed columns: a row of
-an append table never changes, and a value that is computed from fixed columns is fixed. The rules:
+A unique key identifies at most one row at a time, and the next row with that key may differ in every other column.
+Fixed columns concern all rows that ever exist, including retracted rows. A column can be fixed for only two reasons: a
+row of an append table never changes, and a value that is computed from fixed columns is fixed. The rules:
 
-    scan            an append table's primary key fixes the whole row, any other column only itself
+    scan            an append table's primary key fixes the whole row; any other column fixes only itself
     filter, rank,   the columns that are fixed in the input, because these nodes emit rows of their input
     normalize
     project         the columns that are fixed in the input, and columns computed from them; a window's end fixes its
                     start
-    expand          the columns that are fixed in the input, but no column of the elements
-    inner join      the columns that either side fixes; columns of the other side that are equal to these; and columns
-                    that the other side fixes by those
+    expand          the columns that are fixed in the input, but not the columns of the elements
+    inner join      the columns that either side fixes; columns of the other side that are equal to these columns; and
+                    columns that the other side fixes by those equal columns
     outer join      the columns that either side fixes; on a null-padded side, only if the key distinguishes its rows
-                    from null-padded ones
+                    from null-padded rows
     semi, anti      the columns that the left side fixes
     aggregate       the group columns that are fixed in the input
     union           none, because the same key may come from two inputs
 
-An append table's primary key is a promise of its producer. Two equal rows with the same key do no harm. Two different
-rows with the same key may be in different shards. If both change the result in the same batch, either of them may be
-the last value of a topic's key; if rows are shuffled by that key, the row that arrived later is the last value. If they
-change it in different batches, the row of the later batch is the last value. In any case, the retraction of one of the
-two may delete the key although the other row still has it.
+The producer of an append table promises that its primary key is unique. Two equal rows with the same key do no harm.
+Two different rows with the same key may be in different shards. If both rows change the result in the same batch,
+either of them may be written last to their key in the sink's topic; if rows are shuffled by that key, the row that
+arrived later is written last. If the two rows change the result in different batches, the row of the later batch is
+written last. In any case, the retraction of one row may delete the key although the other row still exists.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from rowkind.service.plan.tree import first
 
 
 def fixed_columns(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
-    """Return the columns that SQL considers equal in all rows that ever agree in `key`; `key` is included."""
+    """Return the columns that SQL considers equal in all rows that ever have the same `key`, including `key` itself."""
     return frozenset(key) | _fixed(node, key)
 
 
 def told(node: LogicalProject, names: AbstractSet[str]) -> frozenset[str]:
-    """Return the input columns that the outputs `names` of a projection determine, as copies or as window ends."""
+    """Return the input columns that a projection's outputs `names` determine, as copies or as ends of windows."""
     outputs = (moved(node.outputs[name]) for name in names & node.outputs.keys())
     return frozenset(output.name for output in outputs if isinstance(output, exp.Column))
 
@@ -78,7 +78,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
 
 
 def _joined(join: LogicalJoin, key: AbstractSet[str]) -> frozenset[str]:
-    """Return the columns that the sides fix. A side is examined again only if more of its columns have become known."""
+    """Return the columns that the two sides fix. A side is examined again only if more of its columns are known."""
     known = frozenset(key)
     asked: dict[int, frozenset[str]] = {}
     while True:
@@ -94,17 +94,17 @@ def _joined(join: LogicalJoin, key: AbstractSet[str]) -> frozenset[str]:
 
 
 def _of_side(side: LogicalInput, key: frozenset[str], *, padded: bool) -> frozenset[str]:
-    # A null-padded row is NULL in all columns, even in a key column that is never NULL in the rows of this side.
+    # In a null-padded row, all columns of this side are NULL, even a key column that is never NULL in the side's rows.
     types_ = kept(side)
     tells = not padded or any(not types_[name].nullable for name in key)
     return fixed_columns(side.input, key) if tells else frozenset()
 
 
 def _equal(join: LogicalJoin, known: AbstractSet[str]) -> frozenset[str]:
-    """Return the columns of each side that are equal to a part of the join's key that is fixed on the other side."""
+    """Return the columns of each side that are equal to a part of the join's key if the other side fixes that part."""
     found: frozenset[str] = frozenset()
     for key in join.keys:
-        # Each part is examined alone: if it compares a column as DOUBLE, another part on that column does not help.
+        # Examine each key part alone: another part on the same column does not help one that compares it as DOUBLE.
         alone = replace(join, keys=(key,))
         for side, given, other in ((join.left, key.right, join.right), (join.right, key.left, join.left)):
             if _follows(given, known, columns(other.input)):
@@ -113,9 +113,9 @@ def _equal(join: LogicalJoin, known: AbstractSet[str]) -> frozenset[str]:
 
 
 def _follows(expression: exp.Expr, known: AbstractSet[str], below: Mapping[str, Type]) -> bool:
-    """Whether an expression has the same value whenever the columns `known` are equal.
+    """Whether an expression has equal values in any two rows with equal `known` columns.
 
-    Equal columns may still give different values: 0.0 = -0.0, but the two differ as text.
+    Equal floating-point columns may give different values: 0.0 = -0.0, but the two differ as text.
     """
     bare = expression.unnest()
     if isinstance(bare, exp.Column):

@@ -1,10 +1,11 @@
-"""Facts about inner joins in any order: which inputs an equality connects, and how many rows a join may have.
+"""Join graphs: which inputs of inner joins are connected by equalities, and how many rows their joins may have.
 
-A plan has no row counts; it only knows unique keys. If each row of one input finds at most one row of another input by
-an equality, as an order finds its customer, the first input **determines** the second. Two things follow. First, a join
-has no more rows than its **grain**, the inputs that together determine all others: lines joined with their orders and
-customers have no more rows than lines. Second, an input that determines others is assumed to have more rows than they
-have, as is usual for references. An input's **height** is the length of the longest chain of inputs that it determines.
+A plan contains unique keys, but no row counts. If an equality matches each row of one input with at most one row of
+another input, as each order has one customer, the first input **determines** the second. This has two consequences.
+First, a join has no more rows than its **grain**: the inputs that together determine all others. For example, order
+lines joined with their orders and customers have no more rows than the order lines. Second, an input is assumed to have
+more rows than the inputs that it determines, as is usual for references. An input's **height** is the length of the
+longest chain of inputs that it determines.
 
     JoinSize(inputs=1, heights=(2,), unfiltered=1)    as many rows as one input, which refers to a second input, which
                                                       refers to a third; one input with a condition is not joined yet
@@ -40,11 +41,11 @@ Inputs = int
 
 
 class JoinSize(NamedTuple):
-    """An estimate of how many rows a join of some inputs has, as a tuple: more rows give a greater tuple.
+    """An estimate of how many rows a join has. The greater its `order`, the more rows.
 
-    `inputs` is the number of inputs in the grain, and `heights` are their heights, the greatest first. `unfiltered`
-    counts the inputs with a condition of their own that are not joined yet. `grain` is the set of inputs that determine
-    all others.
+    `inputs` is the number of inputs in the grain, and `heights` are their heights, the greatest first. `unfiltered` is
+    the number of inputs that have a condition of their own and are not joined yet. `grain` is the set of inputs that
+    together determine all others.
     """
 
     inputs: int
@@ -54,13 +55,13 @@ class JoinSize(NamedTuple):
 
     @property
     def order(self) -> tuple[int, tuple[int, ...], int]:
-        """The values by which sizes are compared."""
+        """The values by which estimates are compared."""
         return self[:3]
 
 
 @dataclass(frozen=True)
 class Equality:
-    """An equality between inputs: the expression on each side, and the inputs that each side reads."""
+    """An equality between inputs: the expression on each side, and the inputs that each expression reads."""
 
     sides: tuple[exp.Expr, exp.Expr]
     inputs: tuple[Inputs, Inputs]
@@ -116,9 +117,9 @@ class JoinGraph:
 
     @cached_property
     def classes(self) -> tuple[tuple[str, ...], ...]:
-        """Classes of columns that are equal in all rows, also by implied equalities, in the order of the inputs.
+        """Groups of columns that are equal in all joined rows, including by implied equalities, in input order.
 
-        All columns of a class have the same type, so that equality is transitive.
+        All columns of a group have the same type, so that equality is transitive.
         """
         found: list[set[str]] = []
         for each in self.conditions:
@@ -133,7 +134,7 @@ class JoinGraph:
         return tuple(tuple(sorted(each, key=order.__getitem__)) for each in found)
 
     def between(self, left: Inputs, right: Inputs) -> tuple[exp.Expr, ...]:
-        """Return the conditions that join two sets of inputs: the written ones, and the equalities that these imply."""
+        """Return the conditions that join two sets of inputs: the written ones, and the equalities that those imply."""
         both = left | right
         own = [
             each
@@ -159,7 +160,7 @@ class JoinGraph:
         )
 
     def determined(self, by: Inputs, among: Inputs) -> Inputs:
-        """Return the inputs that the inputs `by` determine, including `by`, if all inputs `among` are joined."""
+        """Return the inputs that the inputs `by` determine in a join of the inputs `among`, including `by`."""
         found, known = by, {name for name, owner in self.owners.items() if owner & by}
         while True:
             known = self._equal(known, among)
@@ -183,7 +184,7 @@ class JoinGraph:
 
     @cached_property
     def filtered(self) -> Inputs:
-        """The inputs with a condition of their own."""
+        """The inputs that have a condition of their own."""
         return sum(1 << number for number, node in enumerate(self.nodes) if _leaves_out(node))
 
     def size(self, inputs: Inputs) -> JoinSize:
@@ -210,13 +211,13 @@ class JoinGraph:
         return one == other and one.orderable and types.family(one) not in (None, "float")
 
     def _columns_of(self, condition: exp.Expr) -> set[str]:
-        """Return the two columns of an equality; none for any other condition."""
+        """Return the two columns that an equality compares; an empty set for any other condition."""
         bare = condition.unnest()
         sides = (bare.left.unnest(), bare.right.unnest()) if isinstance(bare, exp.EQ) else ()
         return {each.name for each in sides} if all(isinstance(each, exp.Column) for each in sides) else set()
 
     def _equal(self, known: set[str], among: Inputs) -> set[str]:
-        """Return all columns whose values follow from the `known` columns, if all inputs `among` are joined."""
+        """Return all columns whose values follow from the `known` columns in a join of the inputs `among`."""
         found = set(known)
         for one in self.classes:
             here = {name for name in one if self.owners[name] & among}
@@ -234,7 +235,10 @@ class JoinGraph:
                 return found
 
     def _is_told(self, given: exp.Expr, column: exp.Column) -> bool:
-        """Whether `given` determines a column that equals it. It does not if an exact number is compared as DOUBLE."""
+        """Whether `given` determines the column that an equality compares with it.
+
+        A column does so, unless the other column contains exact numbers that are cast to DOUBLE for the comparison.
+        """
         of = {types.family(self.types[name]) for name in (*reads(given), column.name)}
         return isinstance(given.unnest(), exp.Column) and (
             "float" not in of or types.family(self.types[column.name]) == "float"
@@ -250,7 +254,10 @@ def numbers(inputs: Inputs) -> Sequence[int]:
 
 
 def _leaves_out(node: LogicalNode) -> bool:
-    """Whether an input removes some of its rows, by a condition other than IS NOT NULL, a semi join or a rank."""
+    """Whether an input removes rows by a condition, a semi or anti join, a rank or a temporal filter.
+
+    The condition IS NOT NULL does not count.
+    """
     while isinstance(node, LogicalProject):
         node = node.input
     if isinstance(node, LogicalFilter):

@@ -1,4 +1,4 @@
-"""Missing watermarks: those that would bound an operator's state if the tables had them.
+"""Missing watermarks: watermarks that would bound an operator's state if the tables declared them.
 
 Aggregates and ranks by a window, joins of windows, and interval joins keep their rows indefinitely if there is no
 watermark on the time that the window or the interval uses.
@@ -25,13 +25,13 @@ _Origins = frozenset[TimeColumn]
 
 
 def missing_watermarks(node: LogicalAggregate | LogicalRank | LogicalJoin) -> tuple[str, ...]:
-    """Return the smallest set of columns, such as `sales.at`, that need a watermark; empty if none would help."""
+    """Return the fewest columns, such as `sales.at`, that need a watermark; empty if no watermark would help."""
     sources = {each.source.table: each.source for each in walk(node) if isinstance(each, LogicalScan)}
     marks = {name: source.watermark.subject for name, source in sources.items() if source.watermark is not None}
     found = []
     for origins in _bounding(node):
         if PROCESSING in origins:
-            # A processing time needs no watermark, and no clock follows both the processing time and a watermark.
+            # Processing time needs no watermark, and no clock follows both processing time and a watermark.
             continue
         lacking = sorted(each for each in origins if marks.get(each.table) != each.column)
         # A table has at most one watermark, and it must be on a TIMESTAMP.
@@ -45,7 +45,7 @@ def _is_timestamp(source: SourceTable, column: str) -> bool:
 
 
 def _bounding(node: LogicalAggregate | LogicalRank | LogicalJoin) -> Iterator[_Origins]:
-    """Yield alternative sets of table times; watermarks on any one set would evict all of an operator's rows."""
+    """Yield alternative sets of table times. Watermarks on all times of any one set would evict the operator's rows."""
     if isinstance(node, LogicalJoin):
         yield from () if node.counts_right else _joined(node)
     else:

@@ -1,11 +1,11 @@
 """Monotonic columns: which columns of a row only grow, or only shrink, when the row is replaced.
 
 Over an append input, a group's COUNT and MAX only grow, its MIN only shrinks, and no group ever disappears. The same is
-true of MAX over rows that only grow when they are replaced, and of MIN over rows that only shrink, if the rows stay in
-their groups. A rank by such a column need not store rows that have dropped out of its range: such a row can return only
-with an update that improves it. An expression over columns that stay constant has the same value for a row and its
-replacement: a filter passes both or neither, and both are in the same windows. (This is Flink's monotonicity, which
-makes its UpdateFastStrategy possible.)
+true of MAX over a column that only grows when a row is replaced, and of MIN over a column that only shrinks, if the
+replacement remains in the row's group. A rank ordered by a monotonic column need not store rows that have dropped out
+of its range, because a dropped row can return only with an update that improves it. An expression over constant columns
+has the same value for a row and its replacement: a filter passes both or neither, and both are in the same windows.
+(Flink infers the same monotonicity for its UpdateFastStrategy.)
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ Direction = Literal["constant", "increasing", "decreasing"]
 class Monotonic:
     """Facts about rows that are replaced by `key` and never deleted.
 
-    `directions` are those of the columns that are known to have one. `key` is None if it is not among the rows'
-    columns. A column in `from_null` may be NULL at first, and is never NULL again once it has a value.
+    `key` is None if the rows do not contain all of its columns. `directions` contains the directions of the columns
+    that are known to be monotonic. A column in `from_null` may be NULL at first, but is never NULL again once it has a
+    value.
     """
 
     key: tuple[str, ...] | None
@@ -41,7 +42,7 @@ class Monotonic:
     from_null: frozenset[str]
 
     def improves(self, order: OrderColumn) -> bool:
-        """Whether a row never moves back by this ordering column when it is replaced."""
+        """Whether a row's replacement is never further back in the order by this column than the row."""
         direction = self.directions.get(order.column or "")
         if direction == "constant":
             return True
@@ -51,13 +52,13 @@ class Monotonic:
 
 
 def monotonic(node: LogicalNode) -> Monotonic | None:
-    """Return the known facts about a node's rows; None if they may be deleted or have lost their key."""
+    """Return what is known about a node's rows; None if rows may be deleted or do not contain their key."""
     known = progress(node)
     return known if known is not None and known.key is not None else None
 
 
 def progress(node: LogicalNode) -> Monotonic | None:
-    """Return the known facts about a node's rows, without a key if they have lost it; None if they may be deleted."""
+    """Return what is known about a node's rows, which need not contain their key; None if rows may be deleted."""
     match node:
         case LogicalProject():
             below = progress(node.input)
@@ -77,7 +78,7 @@ def progress(node: LogicalNode) -> Monotonic | None:
 
 
 def grows(call: LogicalAggregateCall, known: Monotonic) -> bool:
-    """Whether a MIN or MAX is never lost unless a better one replaces it, over rows that never leave their group."""
+    """Whether a MIN or MAX changes only to a better value, over rows that never leave their group."""
     if call.filter is not None and known.directions.get(call.filter) != "constant":
         return False
     if isinstance(call.function, PythonFunction):
@@ -87,7 +88,7 @@ def grows(call: LogicalAggregateCall, known: Monotonic) -> bool:
 
 
 def stays_in_groups(node: LogicalAggregate, known: Monotonic) -> bool:
-    """Whether the replacement of a row is always in the same group as the row."""
+    """Whether a row's replacement is always in the same group as the row."""
     return all(known.directions.get(name) == "constant" for name in node.group)
 
 
@@ -108,7 +109,7 @@ def _of_groups(node: LogicalAggregate) -> Monotonic | None:
 
 
 def _stay(known: Monotonic, *expressions: exp.Expr) -> bool:
-    """Whether expressions have the same value for a row and its replacement."""
+    """Whether the expressions have the same values for a row and its replacement."""
     return all(known.directions.get(name) == "constant" for each in expressions for name in reads(each))
 
 

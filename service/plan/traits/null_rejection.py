@@ -1,7 +1,7 @@
 """Null rejection: which conditions are never true for a row in which certain columns are all NULL.
 
-Such a condition above an outer join removes the null-padded rows. No row that passes it is NULL in all of these
-columns.
+Above an outer join, such a condition removes the null-padded rows: each row that passes it has a value in at least one
+of these columns.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ _STRICT = (
     exp.DPipe,
     exp.Concat,
 )
-"""Operations that return NULL if any operand is NULL. (BETWEEN returns NULL or FALSE; a condition treats both alike.)
-"""
+"""Operations that return NULL if any operand is NULL. (BETWEEN may also return FALSE; conditions treat both alike.)"""
 
 
 def rejects(condition: exp.Expr, padded: AbstractSet[str]) -> bool:
@@ -58,7 +57,7 @@ def rejects(condition: exp.Expr, padded: AbstractSet[str]) -> bool:
 
 
 def _null(node: exp.Expr, padded: AbstractSet[str]) -> bool:
-    """Whether an expression is NULL, or a condition is at least not true, if all `padded` columns are NULL."""
+    """Whether an expression is NULL, or a condition is not true, if all `padded` columns are NULL."""
     node = node.unnest()
     if isinstance(node, exp.Column):
         return node.name in padded

@@ -1,9 +1,9 @@
-"""Upper limits on how many rows can agree in given columns.
+"""Upper limits on how many rows can have the same values in given columns.
 
 the columns contain a unique key               one row
 the columns lack some columns of a unique key  one row per combination of values of the missing columns, which may be
                                                few: for BOOLEAN, or for c IN ('a', 'b') in a filter
-a rank passes the first rows of a partition    as many rows as satisfy ROW_NUMBER <= n
+a rank passes the first rows of a partition    as many rows as ROW_NUMBER <= n admits
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LARGEST = 4096
 
 
 def has_few_rows(node: LogicalNode, key: AbstractSet[str]) -> bool:
-    """Whether at most a few thousand rows can ever agree in the columns `key`."""
+    """Whether at most a few thousand rows can have the same values in the columns `key`."""
     return _most_rows(node, key) <= _LARGEST
 
 
@@ -38,7 +38,7 @@ def _most_rows(node: LogicalNode, key: AbstractSet[str]) -> float:
 
 
 def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
-    """Return how many rows a rank below passes per partition, if all rows with the same `key` are in one partition."""
+    """Return how many rows with the same `key` a rank below the node can pass; infinity if there is no limit."""
     if isinstance(node, LogicalFilter):
         return _ranked(node.input, key)
     if isinstance(node, LogicalProject):
@@ -50,7 +50,7 @@ def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
 
 
 def _most_values(node: LogicalNode, name: str) -> float:
-    """Return an upper limit on how many different values a column can have."""
+    """Return an upper limit on the number of different values of a column."""
     type_ = columns(node)[name]
     known = 2 + type_.nullable if types.family(type_) == "boolean" else math.inf
     return min(known, _listed(node, name))
@@ -80,7 +80,10 @@ def _listed(node: LogicalNode, name: str) -> float:
 
 
 def _listed_by(condition: exp.Expr, name: str, family: types.Family | None) -> float:
-    """Return how many values of a column a condition passes, if it lists literals of the column's own type family."""
+    """Return how many values of a column a condition admits.
+
+    The number is infinite unless the condition lists literals of the column's own type family.
+    """
     node = condition.unnest()
     is_column = isinstance(node, exp.In | exp.EQ) and isinstance(node.this.unnest(), exp.Column)
     if not is_column or node.this.unnest().name != name:

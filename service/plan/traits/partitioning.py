@@ -1,7 +1,7 @@
-"""Partitioning: which columns of a node determine each row's shard.
+"""Partitioning: which of a node's columns determine each row's shard.
 
-An operator emits a row in the shard in which it has processed it, which is the shard of the row's key. If the consumer
-partitions rows by the same columns, they are not shuffled, and the two operators run in one stage.
+An operator emits a row in the shard in which it has processed the row, which is the shard of the row's key. If the
+downstream operator partitions rows by the same columns, rows are not shuffled, and the two operators run in one stage.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from rowkind.service.plan.tree import sides
 
 @dataclass(frozen=True)
 class KeyPart:
-    """One part of a key: the columns that still hold its value, possibly none, and the type as which it is hashed."""
+    """One part of a key: the columns that still contain its value, if any, and the type as which it is hashed."""
 
     columns: frozenset[str]
     type: Type
 
     def decides(self, expression: exp.Expr, type_: Type) -> bool:
-        """Whether an expression that is hashed as `type_` is the same part of a key."""
+        """Whether an expression that is hashed as `type_` always has the same hash as this part of the key."""
         bare = expression.unnest()
         if not (isinstance(bare, exp.Column) and bare.name in self.columns):
             return False
-        # Equal numbers of one type family have equal bytes, but equal decimals only if they have the same scale.
+        # Equal numbers of the same type family have equal bytes, except decimals of different scales.
         family = types.family(self.type)
         same = self.type.required == type_.required
         return same or (family is not None and family != "decimal" and family == types.family(type_))
@@ -47,7 +47,10 @@ class KeyPart:
 
 @memoized
 def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
-    """Return the parts of the key that chooses the shards of a node's rows: () for one shard, None without a key."""
+    """Return the parts of the key that determines each row's shard.
+
+    An empty tuple means that there is only one shard; None means that there is no key.
+    """
     match node:
         case LogicalScan() | LogicalUnion():
             return None
@@ -57,7 +60,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalCalc():
             return partitioning(node.input)
         case LogicalBinary() | LogicalRank() if any(side.spread > 1 for side in sides(node)):
-            # Rows with the same key are in several shards.
+            # Rows with the same key are spread over several shards.
             return None
         case LogicalJoin() | LogicalLookup():
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
@@ -75,11 +78,11 @@ def _stays(node: LogicalTemporalFilter | LogicalStamp) -> bool:
 
 
 def shard_key(node: LogicalUnary) -> tuple[str, ...]:
-    """Return the input columns whose values choose the shard in which an operator processes a row.
+    """Return the input columns whose values determine the shard in which an operator processes a row.
 
-    If the operator requires no particular columns and its input is an operator, rows stay in their shards, which the
-    remaining columns of that operator's key identify. Other rows are partitioned by all columns that can be part of a
-    key.
+    If the operator requires no particular columns, rows that come from another operator remain in their shards. These
+    shards are identified by the columns of that operator's key that the rows still contain. All other rows are
+    partitioned by every column that can be part of a key.
     """
     if node.shards_by is not None:
         return node.shards_by
@@ -100,10 +103,10 @@ def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]])
 
 
 def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
-    """Whether all rows that ever agree in the columns `key` are always in the same shard.
+    """Whether all rows that ever have the same values in the columns `key` are in the same shard.
 
-    This is true if each part of the last operator's partition key is in `key`, or fixed by it. Rows with the same key
-    then never appear in different shards, and one task sees all changes of a key in order.
+    This is true if `key` contains or fixes each part of the key by which the last operator partitions its rows. Then
+    one task sees all changes with the same `key`, in order.
     """
     if isinstance(node, LogicalCalc):
         return together(node.input, told(node, key) if isinstance(node, LogicalProject) else key)
@@ -112,7 +115,7 @@ def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
 
 
 def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
-    """Return the output columns that hold the part `number` of a join's key in every row."""
+    """Return the output columns that contain the part `number` of a join's key in every row."""
     key = join.keys[number]
     kind = join.kind if isinstance(join, LogicalJoin) else "left" if join.pads else "inner"
     found = set[str]()
@@ -123,14 +126,17 @@ def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
         bare = expression.unnest()
         if kind not in kinds or not isinstance(bare, exp.Column) or bare.name not in key_columns(join, side):
             continue
-        # Rows whose key is NULL are either dropped or spread by their content.
+        # Rows whose key is NULL are either dropped or spread over shards by their content.
         if kind in ("inner", "semi") or key.null_safe or not columns(side.input)[bare.name].nullable:
             found |= {bare.name, *_holders_below(side, number, bare.name)}
     return frozenset(found)
 
 
 def _holders_below(side: LogicalInput, number: int, name: str) -> frozenset[str]:
-    """Return the input's other columns that already hold this part of the key, in every row of the input."""
+    """Return the columns that contain part `number` of the key by which the input is already partitioned.
+
+    Returns an empty set unless the column `name` is one of them.
+    """
     below = partitioning(side.input) or ()
     held = below[number].columns if number < len(below) else frozenset[str]()
     return held if name in held else frozenset()

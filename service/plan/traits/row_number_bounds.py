@@ -17,7 +17,7 @@ from sqlglot import exp
 from rowkind.service.plan.scalar.conjuncts import reads
 
 Ranges = tuple[tuple[int, float], ...]
-"""Ranges of numbers in ascending order, with gaps between them. Both ends are included; the last may be infinity."""
+"""Ranges of numbers in ascending order, with gaps in between. Both ends are included; the last may be infinite."""
 
 EVERY: Ranges = ((1, math.inf),)
 _LARGEST = 2**31 - 1
@@ -62,7 +62,7 @@ def admitted(condition: exp.Expr, number: str) -> Ranges | None:
 
 
 def intersection(left: Ranges, right: Ranges) -> Ranges:
-    """Return the numbers that are in both."""
+    """Return the numbers that are in both `left` and `right`."""
     pairs = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
     return tuple(sorted(pair for pair in pairs if pair[0] <= pair[1]))
 
@@ -90,7 +90,7 @@ def told_apart(expression: exp.Expr, number: str) -> float:
 
 
 def _cases(node: exp.Case, number: str) -> Ranges | None:
-    """Return the numbers for which CASE n WHEN … has a branch."""
+    """Return the numbers for which CASE n WHEN … has a branch; None for any other CASE."""
     if node.this is None or not _is_number(node.this, number):
         return None
     values = [each.this for each in node.args["ifs"]]
@@ -98,7 +98,10 @@ def _cases(node: exp.Case, number: str) -> Ranges | None:
 
 
 def row_bound(condition: exp.Expr, numbers: AbstractSet[str]) -> exp.Expr | None:
-    """Return the upper bound of one of these numbers, if a condition sets one in terms of the row's other columns."""
+    """Return the upper bound that a condition sets on one of the `numbers`, in terms of the row's other columns.
+
+    Returns None if the condition sets no such bound.
+    """
     node = condition.unnest()
     found: exp.Expr | None = None
     if isinstance(node, exp.Between) and _is_one(node.this, numbers):
@@ -120,7 +123,7 @@ def _is_number(node: exp.Expr, number: str) -> bool:
 
 
 def _range(kind: type[exp.Expr], node: exp.Expr) -> Ranges | None:
-    """Return the numbers that satisfy a comparison with a constant."""
+    """Return the numbers that satisfy a comparison with a constant; None if `node` is not a constant."""
     limit = _constant(node)
     if limit is None:
         return None

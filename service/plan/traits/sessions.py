@@ -10,7 +10,7 @@ from rowkind.service.plan.traits.changelog_modes import produced
 
 
 def session_of(node: LogicalAggregate) -> LogicalSession | None:
-    """Return the session node whose sessions an aggregate groups by, if it computes their last times; else None.
+    """Return the session node whose sessions an aggregate groups by; None if it does not compute their last times.
 
     `sql.session_ends` adds the call that computes the last times.
     """
@@ -26,10 +26,11 @@ def only_comes(session: LogicalSession) -> bool:
 
 
 def only_merges(node: LogicalAggregate) -> bool:
-    """Whether a group never loses a single row, only all of its rows together.
+    """Whether a group never loses only some of its rows: it loses all of its rows at once, or none.
 
-    This is true for sessions of an append input: a session may merge into another, but never splits. It is not true if
-    rows expire one by one, or if a filter could drop a part of a session whose start moves.
+    This is true of sessions over an append input: a session may merge into another, but never splits. It is not true if
+    rows expire one by one, or if a filter reads the session's start: when the start moves, the filter may drop some of
+    the session's rows.
     """
     session = session_of(node)
     if session is None or session.input.ttl_ms is not None or not only_comes(session):

@@ -1,4 +1,4 @@
-"""Time bounds of a join: how far apart the times of a pair may be, and how long rows must therefore be kept.
+"""Time bounds of a join: how far apart the times of matching rows may be, and how long rows must therefore be kept.
 
     b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '10' MINUTE       earliest -5 min, latest 10 min
     a.ts < b.ts + INTERVAL '1' HOUR                                              earliest -1 hour, exclusive
@@ -6,7 +6,7 @@
     CAST(b.ts AS DATE) = a.day                                                   earliest 0, latest a day, exclusive
 
 A join whose conditions bound the time of one side by that of the other is an **interval join**. It is an ordinary join,
-but its rows need not be kept indefinitely, and from some time on, an unmatched row can no longer find a match.
+but its rows need not be kept indefinitely, and after some time, an unmatched row can no longer find a match.
 
 Let W be the common watermark of both sides' tables, and a and b the times of a left and a right row, in microseconds.
 The two rows match only if
@@ -20,12 +20,13 @@ change of a is **late** once
 
     W > a + L_a,    L_a = max(s_a, l + s_b)             and mirrored    W > b + L_b,    L_b = max(s_b, s_a - e)
 
-A row must meet every change of a matching row on the other side that is not late. Such a b is at most a + l, and is
-accepted as long as W <= b + L_b. So a has **settled**, that is, no match of a is inserted or retracted any more, once
+Every change on the other side that is not late must still find a, if the changed row matches a. A matching b is at most
+a + l, and its changes are accepted as long as W <= b + L_b. So a has **settled**, that is, no match of a is inserted or
+retracted any more, once
 
     W > a + S_a,    S_a = max(L_a, l + L_b)             and mirrored    W > b + S_b,    S_b = max(L_b, L_a - e)
 
-From then on the row need not be **kept**, if matches are not counted. Matches are counted if rows without a match are
+From then on, the row need not be **kept**, unless matches are counted. Matches are counted if rows without a match are
 null-padded, emitted or dropped. In that case, evicting a row would lose a match of another row whose other matches may
 still change. So a row must be kept until all rows that it may match have settled. The rows a that b matches are at most
 b - e, so
@@ -72,10 +73,11 @@ _MONTH = (28 * DAY, 31 * DAY)
 
 @dataclass(frozen=True)
 class Stay:
-    """How long after a row's time, in microseconds, a watermark affects the rows of one side.
+    """The lengths of time after a row's time, in microseconds, at which a watermark affects the rows of one side.
 
-    Once the watermark has passed the time by `late`, changes of the row are late. Once it has passed it by `settled`,
-    the row's matches no longer change. Once it has passed it by `kept`, the row is evicted. None means never.
+    Once the watermark has passed the row's time plus `late`, changes of the row are late. Once the watermark has passed
+    the time plus `settled`, the row's matches no longer change. Once the watermark has passed the time plus `kept`, the
+    row is evicted. None means never.
     """
 
     late: int
@@ -84,7 +86,7 @@ class Stay:
 
 
 def time_bounds(join: LogicalJoin, left: AbstractSet[str], right: AbstractSet[str]) -> tuple[TimeBounds, ...]:
-    """Return the bounds that conditions and keys set between these columns of the two sides, the tightest first."""
+    """Return the bounds that a join's conditions and keys set between `left` and `right` columns, tightest first."""
     found: dict[tuple[str, str], TimeBounds] = {}
     keys = (exp.EQ(this=key.left, expression=key.right) for key in join.keys if not key.null_safe)
     for each in (*join.condition, *keys):
@@ -95,7 +97,10 @@ def time_bounds(join: LogicalJoin, left: AbstractSet[str], right: AbstractSet[st
 
 
 def stays_of(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tuple[Stay, Stay]:
-    """Return how a watermark affects left and right rows. Their times may be before the watermark by their `slacks`."""
+    """Return how a watermark affects left and right rows.
+
+    `slacks` are how far, in microseconds, the times of further left and right rows may be before the watermark.
+    """
     s_a, s_b = slacks
     earliest, latest = bounds.earliest, bounds.latest
     late_a = s_a if latest is None else max(s_a, latest + s_b)
@@ -117,7 +122,7 @@ def _width(bounds: TimeBounds) -> tuple[bool, int]:
 
 
 def _compared(node: exp.Expr, left: AbstractSet[str], right: AbstractSet[str]) -> Iterator[TimeBounds]:
-    """Yield the bounds that one condition sets on how far apart the times are."""
+    """Yield the bounds that one condition sets on the distance between two times."""
     if isinstance(node, exp.Between):
         low, high = node.args["low"], node.args["high"]
         yield from _ordered(node.this, exp.GTE, low, left, right)
@@ -136,7 +141,7 @@ def _ordered(
         a, b, operator = b, a, _MIRRORED[operator]
     if a.column not in left or b.column not in right:
         return
-    # a + (a.low .. a.high) against b + (b.low .. b.high)
+    # Compare a + (a.low .. a.high) with b + (b.low .. b.high).
     short = 1 if operator in (exp.LT, exp.GT) else 0
     if operator in (exp.LT, exp.LTE, exp.EQ):
         yield TimeBounds(a.column, b.column, earliest=a.low - b.high + short)
@@ -146,7 +151,7 @@ def _ordered(
 
 @dataclass(frozen=True)
 class _Time:
-    """A time between a column's value plus `low` and the value plus `high`, in microseconds."""
+    """A time from a column's value plus `low` to the value plus `high`, in microseconds."""
 
     column: str
     low: int = 0

@@ -1,23 +1,24 @@
-"""Unique keys: which columns identify at most one live row of a node's output.
+"""Unique keys: sets of columns that identify at most one live row of a node's output.
 
-They determine how an operator stores its input, by which key a sink may replace rows, and what explain shows. The
-rules:
+Unique keys determine how an operator stores its input, and by which key a sink may replace rows. `explain` shows them.
+The rules:
 
     scan            the primary key
     filter          the input's keys
     project         the input's keys whose columns are all selected, unchanged or, for times, shifted by a fixed length
-    expand          the input's keys, each with the element's place, the key of a map, or an element that occurs once
-    join            a side's keys if each of its rows matches at most one row of the other side; else one key of each
-                    side, combined. The equal columns of an inner join are interchangeable.
+    expand          the input's keys, each with the element's position, the map key, or an element that occurs once
+    join            a side's keys if each of its rows matches at most one row of the other side; otherwise one key of
+                    each side, combined. The equal columns of an inner join are interchangeable.
     outer join      as for a join, unless the NULLs of a null-padded row could be mistaken for another row
     semi, anti,     the left side's keys
     mark
-    lookup          the left side's keys if each of its rows finds at most one row; else one key of each side, combined
+    lookup          the left side's keys if each left row finds at most one right row; otherwise one key of each side,
+                    combined
     aggregate       the group columns, or fewer of them if these are unique in the input; without GROUP BY the empty
-                    key, because there is only one row; of a window's start and end, one is enough
+                    key, because there is only one row; either the start or the end of a window is enough
     session         the input's keys
-    rank            the input's keys; with ROW_NUMBER also partition and number, or the partition alone if one row is
-                    kept; of a window's start and end, one is enough
+    rank            the input's keys; with ROW_NUMBER also the partition columns and the number, or the partition
+                    columns alone if the rank emits one row; either the start or the end of a window is enough
     union           none, because the same key may come from two inputs
 """
 
@@ -47,12 +48,15 @@ from rowkind.service.plan.tree import first, rule_for
 UniqueKey = frozenset[str]
 _MOST = 16
 _MOST_VARIANTS = 256
-"""The maximum number of keys that differ only in which of several equal columns they name. Each pair doubles it."""
+"""The maximum number of keys that differ only in which of several equal columns they name.
+
+Each pair of equal columns doubles the number of keys.
+"""
 
 
 @memoized
 def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
-    """Return the minimal unique keys that can be inferred."""
+    """Return the minimal unique keys that can be inferred for a node's rows."""
     rule = rule_for(node, _RULES)
     if isinstance(node, LogicalUnary) and node.has_one_row:
         return frozenset([frozenset()])
@@ -73,7 +77,7 @@ def in_order(keys: Iterable[UniqueKey], node: LogicalNode) -> tuple[tuple[str, .
 def key_columns(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> UniqueKey:
     """Return the columns of one side that the join's key determines, because they are unchanged parts of the key.
 
-    A number of another type that is compared as DOUBLE is not included: two different numbers may be equal as DOUBLE.
+    An exact number that is compared as DOUBLE is not included: two different numbers may be equal as DOUBLE.
     """
     below = columns(side.input)
     return frozenset(
@@ -85,12 +89,12 @@ def key_columns(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> Unique
 
 
 def matches_one(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
-    """Whether each value of the join's key finds at most one row on this side."""
+    """Whether each value of the join's key matches at most one row of this side."""
     return any(unique <= key_columns(join, side) for unique in unique_keys(side.input))
 
 
 def meets_one(lookup: LogicalLookup) -> bool:
-    """Whether each left row finds at most one right row. The equalities need not be keys yet."""
+    """Whether each left row finds at most one right row. The lookup's equalities need not be keys yet."""
     below = by_name(columns(lookup.left.input) | (theirs := columns(lookup.right.input)))
     bare = set()
     for each in lookup.condition:
@@ -103,7 +107,7 @@ def meets_one(lookup: LogicalLookup) -> bool:
 
 
 def keeps_key(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
-    """Whether an update of a row, which keeps its unique key, never changes the row's join key."""
+    """Whether no update on this side changes a row's join key, because the join key is computed from unique keys."""
     unique = frozenset[str]().union(*unique_keys(side.input))
     return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
 
@@ -148,7 +152,7 @@ def _matched(node: LogicalMatch) -> frozenset[UniqueKey]:
 
 def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     found = set(unique_keys(node.input.input))
-    # If a partition is spread over shards, each shard has its own numbers.
+    # If a partition is spread over shards, each shard numbers its own rows.
     if node.ranking.function == "row_number" and node.input.spread == 1:
         partitions = map(frozenset, product(*telling(node.input.input, node.partition)))
         if node.ranking.first == node.ranking.last:
@@ -190,7 +194,7 @@ def _with_equal_columns(node: LogicalJoin, keys: set[UniqueKey]) -> set[UniqueKe
     for key in node.keys:
         if len(more) > _MOST_VARIANTS:
             break
-        # Each part is examined alone: if it compares a column as DOUBLE, another part on that column does not help.
+        # Examine each key part alone: another part on the same column does not help one that compares it as DOUBLE.
         alone = replace(node, keys=(key,))
         pair = (key.left.unnest().name, key.right.unnest().name)
         if (key_columns(alone, node.left) | key_columns(alone, node.right)).issuperset(pair):
@@ -200,7 +204,7 @@ def _with_equal_columns(node: LogicalJoin, keys: set[UniqueKey]) -> set[UniqueKe
 
 
 def _minimal(keys: Iterable[UniqueKey]) -> frozenset[UniqueKey]:
-    """Return the keys that contain no other key; if there are more than `_MOST`, only the shortest ones."""
+    """Return the keys that contain no other key, but at most the `_MOST` shortest ones."""
     kept: list[UniqueKey] = []
     for key in sorted(set(keys), key=lambda each: (len(each), sorted(each))):
         if not any(other <= key for other in kept):

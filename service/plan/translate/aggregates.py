@@ -19,7 +19,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshe
 def aggregate(
     nodes: Nodes, aggregate: LogicalAggregate, top: LogicalNode, edge: Edge, record: str
 ) -> PhysicalAggregate:
-    """Translate an aggregate to a physical node whose calc produces `edge`."""
+    """Translate an aggregate to a physical node whose calc meets the requirements of `edge`."""
     side, below = aggregate.input, columns(aggregate.input.input)
     key = tuple((resolved(name), below[name], True) for name in aggregate.group)
     again = refreshes(side, edge)

@@ -1,4 +1,4 @@
-"""The local step of an aggregate or rank, which each task applies to its rows before passing them to the operator."""
+"""The local step of an aggregate or rank. Each task applies it to its rows before the operator receives them."""
 
 from __future__ import annotations
 

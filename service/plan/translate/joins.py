@@ -1,4 +1,4 @@
-"""Translation of a join to a physical node, with the facts that a NOT IN needs."""
+"""Translation of a join to a physical node, including the facts that a NOT IN needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TIMES = ("timestamp", "local", "date")
 
 
 def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> PhysicalJoin:
-    """Translate a join to a physical node whose calc produces `edge`."""
+    """Translate a join to a physical node whose calc meets the requirements of `edge`."""
     left = _join_side(nodes, join, join.left, 0, edge)
     right = _join_side(nodes, join, join.right, 1, edge)
     both = left.calc.output.concat(right.calc.output)
@@ -70,14 +70,14 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
 
 
 def _kept(side: LogicalInput, node: PhysicalNode, other: PhysicalNode) -> PhysicalInput:
-    """Return how an input is stored. Its rows can be recomputed only if the join below runs in the same stage."""
+    """Return how an input is stored. Its rows are recomputed only if the join below runs in the same stage."""
     state, (below, *united) = input_state(side), without_unions(node)
     here = max(level(each) + (not fused(each)) for each in without_unions(node, other))
     return replace(state, remade=state.remade and not united and fused(below) and level(below) == here)
 
 
 def _near(join: LogicalJoin) -> TimeBounds | None:
-    """Return the bounds that the condition sets between the times of a pair, except for times in the key."""
+    """Return the condition's bounds between the left and the right time of a pair. Times in the key are ignored."""
     left, right = ({name for name, type_ in carried(side).items() if family(type_) in _TIMES} for side in join.sides)
     return next(iter(time_bounds(replace(join, keys=()), left, right)), None)
 
@@ -100,7 +100,7 @@ def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int,
 
 
 def _facts(nodes: Nodes, join: LogicalJoin) -> tuple[PhysicalNode, ...]:
-    """Return nodes for the facts about the right side that a NOT IN needs: whether it has any rows or any NULLs."""
+    """Return nodes for the facts that a NOT IN needs: whether the right side contains any rows, and any NULLs."""
     (key,) = join.keys
     null = exp.Is(this=key.right.copy(), expression=exp.Null())
     about = ((join.right.input, NOT_EMPTY), (LogicalFilter(join.right.input, (null,)), HAS_NULL))

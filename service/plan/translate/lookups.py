@@ -15,7 +15,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, na
 
 
 def lookup(nodes: Nodes, lookup: LogicalLookup, top: LogicalNode, edge: Edge, record: str) -> PhysicalLookup:
-    """Translate a lookup to a physical node whose calc produces `edge`."""
+    """Translate a lookup to a physical node whose calc meets the requirements of `edge`."""
     left, right = _side(nodes, lookup, lookup.left, 0, edge), _side(nodes, lookup, lookup.right, 1, edge)
     schema = left.calc.output.concat(right.calc.output)
     return PhysicalLookup(
@@ -34,7 +34,7 @@ def lookup(nodes: Nodes, lookup: LogicalLookup, top: LogicalNode, edge: Edge, re
 
 def _side(nodes: Nodes, lookup: LogicalLookup, side: LogicalInput, number: int, above: Edge) -> PhysicalNode:
     by_key = number == 1 and lookup.match is None
-    # Versions do not need the old row of an update.
+    # The old row of an update is not needed for versions.
     needs_before = not keeps_key(lookup, side) if by_key else not (number == 1 and _has_versions(lookup))
     edge = Edge(
         types=carried(side),

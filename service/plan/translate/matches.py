@@ -17,7 +17,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered,
 
 
 def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, record: str) -> PhysicalMatch:
-    """Translate a row pattern to a physical node whose calc produces `edge`."""
+    """Translate a row pattern to a physical node whose calc meets the requirements of `edge`."""
     side, below, out = match.input, columns(match.input.input), columns(match)
     assert side.closing is not None, "passes have given the pattern a watermark"
     given = Edge(

@@ -1,4 +1,4 @@
-"""Helpers that the translations of all node kinds share."""
+"""Helper functions for the translation of all kinds of nodes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from rowkind.service.plan.tree import sides
 
 
 class Nodes(Protocol):
-    """The parts of the plan walk that node translations use."""
+    """The methods of the plan walk that the translation of a node uses."""
 
     on_error: OnError
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> PhysicalNode:
-        """Translate `top` and everything below it to a physical node whose calc produces `edge`."""
+        """Translate `top` and everything below it to a physical node whose calc meets the requirements of `edge`."""
         ...
 
     def input(self, side: LogicalInput, edge: Edge) -> PhysicalNode:
-        """Return the node that feeds an operator. It runs in the operator's stage if no shuffle is needed."""
+        """Return the node that feeds an operator. The node runs in the operator's stage if no shuffle is needed."""
         ...
 
     def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
-        """Return the calc of a node that has the columns `below`."""
+        """Return the calc of a node whose columns are `below`."""
         ...
 
     def name(self, word: str, node: LogicalNode) -> str:
-        """Return a unique name for a node, which begins with `word`."""
+        """Return a unique name for a node. The name begins with `word`."""
         ...
 
 
@@ -72,7 +72,7 @@ def input_state(side: LogicalInput) -> PhysicalInput:
 
 
 def salt(side: LogicalInput) -> Salt | None:
-    """Return how rows with the same key are spread over shards; None if they are in one shard."""
+    """Return how rows with the same key are spread over shards, or None if they are in one shard."""
     if side.copies > 1:
         return Salt(side.copies, "copies")
     if side.spread > 1:
@@ -81,12 +81,12 @@ def salt(side: LogicalInput) -> Salt | None:
 
 
 def salts(node: LogicalJoin | LogicalRank) -> tuple[str, ...]:
-    """Return the extra part of a node's partition key if rows with the same key are in several shards."""
+    """Return the additional part of a node's partition key if rows with the same key are spread over several shards."""
     return ("salt",) if any(side.spread > 1 for side in sides(node)) else ()
 
 
 def refreshes(side: LogicalInput, edge: Edge) -> bool:
-    """Return whether an operator must receive TTL refreshes from this side. `edge` leads to the operator's consumer."""
+    """Return whether an operator needs TTL refreshes from an input. `edge` leads to the operator's consumer."""
     return side.ttl_ms is not None or edge.refreshes
 
 

@@ -17,7 +17,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, na
 def normalize(
     nodes: Nodes, normalize: LogicalNormalize, top: LogicalNode, edge: Edge, record: str
 ) -> PhysicalNormalize:
-    """Translate a Normalize to a physical node whose calc produces `edge`."""
+    """Translate a Normalize to a physical node whose calc meets the requirements of `edge`."""
     side, below = normalize.input, columns(normalize.input.input)
     key = shard_key(normalize)
     given = Edge(
@@ -43,7 +43,7 @@ def normalize(
 
 
 def single_row(nodes: Nodes, single: LogicalSingleRow, top: LogicalNode, edge: Edge, record: str) -> PhysicalSingleRow:
-    """Translate a SingleRow to a physical node whose calc produces `edge`."""
+    """Translate a SingleRow to a physical node whose calc meets the requirements of `edge`."""
     side = single.input
     node = nodes.input(side, Edge(types=carried(side), key=(), refreshes=refreshes(side, edge)))
     schema = node.calc.output

@@ -14,7 +14,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered,
 
 
 def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: str) -> PhysicalOver:
-    """Translate an Over to a physical node whose calc produces `edge`."""
+    """Translate an Over to a physical node whose calc meets the requirements of `edge`."""
     side, below = over.input, columns(over.input.input)
     given = Edge(
         types=carried(side),

@@ -29,7 +29,7 @@ from rowkind.service.plan.translate.nodes import (
 
 
 def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: str) -> PhysicalRank:
-    """Translate a rank to a physical node whose calc produces `edge`."""
+    """Translate a rank to a physical node whose calc meets the requirements of `edge`."""
     side, below = rank.input, columns(rank.input.input)
     given = Edge(
         types=carried(side),
@@ -65,10 +65,10 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
 
 
 def _has_local_top_k(rank: LogicalRank) -> bool:
-    """Return whether a row that is outside the rank's range within its batch can never reach the range.
+    """Return whether a row that is outside the rank's range within its batch can never enter the range.
 
-    This does not apply to groups that expire: a group that begins again has a worse row, which must replace the old
-    one.
+    If groups expire, this is not the case: an expired group may start again with a worse row, which must replace the
+    group's old row.
     """
     below = base(rank.input.input)
     return rank.ranking.strategy == "append" or (

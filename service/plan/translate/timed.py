@@ -19,7 +19,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered,
 
 
 def session(nodes: Nodes, session: LogicalSession, top: LogicalNode, edge: Edge, record: str) -> PhysicalSession:
-    """Translate a session to a physical node whose calc produces `edge`."""
+    """Translate a session to a physical node whose calc meets the requirements of `edge`."""
     side, below = session.input, columns(session.input.input)
     given = Edge(
         types=carried(side),
@@ -50,7 +50,7 @@ def session(nodes: Nodes, session: LogicalSession, top: LogicalNode, edge: Edge,
 def temporal_filter(
     nodes: Nodes, passing: LogicalTemporalFilter, top: LogicalNode, edge: Edge, record: str
 ) -> PhysicalTemporalFilter:
-    """Translate a temporal filter to a physical node whose calc produces `edge`."""
+    """Translate a temporal filter to a physical node whose calc meets the requirements of `edge`."""
     node, by = _anywhere(nodes, passing, edge)
     schema = node.calc.output
     return PhysicalTemporalFilter(
@@ -70,7 +70,7 @@ def temporal_filter(
 
 
 def stamp(nodes: Nodes, stamp: LogicalStamp, top: LogicalNode, edge: Edge, record: str) -> PhysicalStamp:
-    """Translate a stamp to a physical node whose calc produces `edge`."""
+    """Translate a stamp to a physical node whose calc meets the requirements of `edge`."""
     node, by = _anywhere(nodes, stamp, edge)
     schema = node.calc.output.concat(record_of("Row", {stamp.time: TIMESTAMP}))
     return PhysicalStamp(
@@ -85,9 +85,9 @@ def stamp(nodes: Nodes, stamp: LogicalStamp, top: LogicalNode, edge: Edge, recor
 def _anywhere(
     nodes: Nodes, node: LogicalTemporalFilter | LogicalStamp, edge: Edge
 ) -> tuple[PhysicalNode, tuple[str, ...]]:
-    """Return the input of a node that needs no key, and the columns that choose the shards of its rows.
+    """Return the input of a node that needs no key, and the columns that choose the shard of each row.
 
-    Later changes of a row arrive in the same shard as the row, so rows from an operator below stay in their shards.
+    Later changes of a row must arrive in the row's shard. Rows from an operator below therefore remain in their shards.
     """
     side, below, key = node.input, columns(node.input.input), shard_key(node)
     given = Edge(

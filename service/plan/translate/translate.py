@@ -1,7 +1,7 @@
 """Translation of the logical plan to a physical plan.
 
-Filters and projections are merged into the calc of the node below them. Column names become fields of the records on
-edges, and expressions become DuckDB SQL. Rows are exchanged wherever the partitioning changes.
+Filters and projections are merged into the calc of the node below them. Column names become fields of the records that
+pass along edges, and expressions become DuckDB SQL. Rows are shuffled wherever the partitioning changes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def translate(query: Query) -> PhysicalSink:
 
 
 def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], ...]]:
-    """Add columns for the order of the query's result, if it has one. Return the plan, and how each column sorts."""
+    """Add the columns by which the query's result is ordered, if any. Return the plan, and how each column sorts."""
     root = query.root
     if not isinstance(root, LogicalProject) or not isinstance(root.input, LogicalTemporalFilter):
         return root, ()
@@ -79,7 +79,7 @@ def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], 
 
 
 def _fixed(query: Query, node: PhysicalNode) -> tuple[str, ...]:
-    """Return those parts of the input's partition key that the sink's key does not name, as the user wrote them."""
+    """Return the parts of the input's partition key that the sink's key does not contain, as the user wrote them."""
     parts = partitioning(query.root) or ()
     named = zip(parts, node.traits.partition_key, strict=True)
     return tuple(text for part, text in named if not part.columns & set(query.sink.key))
@@ -89,16 +89,16 @@ def _fixed(query: Query, node: PhysicalNode) -> tuple[str, ...]:
 class _Translator:
     """A walk over one plan. Nodes are numbered, inputs first, so that each node has a unique name.
 
-    A subtree that is walked several times, for the facts of a NOT IN, has the same names each time.
+    For the facts of a NOT IN, a subtree is walked several times. Its nodes get the same names each time.
     """
 
     on_error: OnError
     _names: Counter[str] = field(default_factory=Counter)
     _known: dict[int, tuple[LogicalNode, str]] = field(default_factory=dict)
-    """Node names by object identity. The nodes are kept alive, so that no other node can get the same identity."""
+    """Node names by object ID. References to the nodes prevent other nodes from getting the same IDs."""
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> PhysicalNode:
-        """Translate `top` and everything below it to a physical node whose calc produces `edge`."""
+        """Translate `top` and everything below it to a physical node whose calc meets the requirements of `edge`."""
         found = base(top)
         if isinstance(found, LogicalScan):
             return self._scan(found, top, edge, record)
@@ -148,7 +148,7 @@ class _Translator:
         )
 
     def input(self, side: LogicalInput, edge: Edge) -> PhysicalNode:
-        """Return the node that feeds an operator. It runs in the operator's stage if no shuffle is needed."""
+        """Return the node that feeds an operator. The node runs in the operator's stage if no shuffle is needed."""
         node = self.node(side.input, edge)
         if isinstance(node, PhysicalOperator):
             fused = already_partitioned(side.input, edge.decisive)

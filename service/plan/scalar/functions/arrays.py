@@ -1,6 +1,6 @@
 """Functions that create arrays.
 
-Inside an array, NULL is treated as in Spark: it equals itself, and sorts as the least value.
+Inside an array, as in Spark, NULL equals NULL, and sorts before all other values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowkind.service.plan.scalar.types import BOOLEAN, DATE, array_of, common, f
 
 
 def listed(values: Sequence[Typed]) -> Typed:
-    """Return an ARRAY of the values in their common type."""
+    """Return an ARRAY of the values, cast to their common type."""
     made, type_ = unite(values)
     if family(type_) == "null":
         raise Refusal("an ARRAY with only NULLs has no type: write CAST(NULL AS …)")
@@ -35,7 +35,7 @@ def _inner(arguments: Sequence[Typed]) -> Type:
 
 
 def with_element(array: Typed, value: Typed) -> tuple[str, str, Type]:
-    """Convert an array and a value to an array type that can hold both; return both, and the type. Raises Refusal."""
+    """Widen an array's type to fit a value; return the array, the value and the type. Raises Refusal."""
     type_ = common(array.type, array_of(value.type))
     if type_ is None:
         raise Refusal(
@@ -46,7 +46,7 @@ def with_element(array: Typed, value: Typed) -> tuple[str, str, Type]:
 
 
 def _both(arguments: Sequence[Typed]) -> tuple[list[str], Type]:
-    """Convert arrays to their common type; return them, and the type. Raises Refusal."""
+    """Convert arrays to their common type; return the arrays and the type. Raises Refusal."""
     made, type_ = unite(arguments)
     return [value.sql for value in made], type_
 
@@ -106,7 +106,7 @@ def _repeated(arguments: Sequence[Typed]) -> Typed:
 
 
 def with_one_zero(value: Typed) -> str:
-    """Return DuckDB SQL for a value with -0.0 replaced by 0.0, as in Spark when it removes duplicate elements."""
+    """Return DuckDB SQL that replaces -0.0 with 0.0, as Spark does before it removes duplicate elements."""
 
     def plain(sql: str, type_: Type, _: Type) -> str:
         if types.is_nested(type_):
@@ -118,7 +118,7 @@ def with_one_zero(value: Typed) -> str:
 
 
 def once(array: str) -> str:
-    """Return DuckDB SQL for an array without duplicates; of equal elements, the first is kept."""
+    """Return DuckDB SQL that removes duplicates from an array, and keeps the first of equal elements."""
     each, place = variables(array, count=2)
     return f"list_filter({array}, lambda {each}, {place}: list_position({array}, {each}) = {place})"
 
@@ -173,7 +173,10 @@ def _slice(arguments: Sequence[Typed]) -> str:
 
 
 def _sorted(arguments: Sequence[Typed], *, nulls: bool = True) -> str:
-    """Return SQL for the sorted array. NULLs come last; if `nulls` is set, they come first in ascending order."""
+    """Return SQL for the sorted array.
+
+    NULLs come last, unless `nulls` is set and the order is ascending: then they come first.
+    """
     array, *direction = arguments
     if family(array.type.element) is None:
         raise Refusal(f"values of type {array.type.element.sql} have no order: make an array of the values to sort by")
@@ -184,7 +187,7 @@ def _sorted(arguments: Sequence[Typed], *, nulls: bool = True) -> str:
 def _in_order(array: Typed, word: str, *, first: bool) -> str:
     """Return SQL for the array sorted by DuckDB.
 
-    DuckDB puts -0.0 before 0.0. In Spark they are equal and keep their order.
+    DuckDB sorts -0.0 before 0.0. In Spark, -0.0 and 0.0 are equal, and their order does not change.
     """
     if family(array.type.element) != "float":
         return f"list_sort({array.sql}, '{word}', 'NULLS {'FIRST' if first else 'LAST'}')"
@@ -200,7 +203,7 @@ def _in_order(array: Typed, word: str, *, first: bool) -> str:
 
 
 def _extreme(word: str) -> Callable[[Sequence[Typed]], str]:
-    """Return a function that writes SQL for the minimum or maximum element; of equal elements, it takes the first."""
+    """Return a function that writes SQL for the minimum or maximum element, which is the first of equal elements."""
 
     def write(arguments: Sequence[Typed]) -> str:
         (array,) = arguments

@@ -1,4 +1,4 @@
-"""Checksums and encodings of bytes. Text is first encoded as UTF-8."""
+"""Functions for checksums and encodings. They operate on bytes; text is first encoded as UTF-8."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def _sha2(arguments: Sequence[Typed]) -> str:
 
 
 def _hashed(algorithm: str, result: Type) -> Callable[[Sequence[Typed]], str]:
-    """Return a function that writes SQL for hashing the values one after the other, starting with seed 42.
+    """Return a function that writes SQL for a hash of all its arguments.
+
+    The hash starts as 42, and is updated with one argument after the other.
 
     A NULL leaves the hash unchanged.
     """
@@ -46,7 +48,7 @@ def _hashed(algorithm: str, result: Type) -> Callable[[Sequence[Typed]], str]:
 
 
 def _hashable(value: Typed) -> tuple[str, str]:
-    """Return the kernel for a value, and the value in the form that the kernel takes."""
+    """Return the name of the kernel that hashes a value, and SQL for the value in the form that the kernel accepts."""
     micros = f"epoch_us(CAST({value.sql} AS TIMESTAMP))"
     match family(value.type):
         case "null":
@@ -85,7 +87,7 @@ def _to_binary(*, tried: bool) -> Callable[[Sequence[Typed]], str]:
 
 
 def _both(names: str, gives: Type, template: str, note: str = "") -> tuple[ScalarFunction, ...]:
-    """Return a function's entries for text and for bytes."""
+    """Return two entries for a function: one that takes text, and one that takes bytes."""
     write = _of_bytes(template)
     return tuple(ScalarFunction(names, kind, gives, write, note) for kind in ("text", "binary"))
 

@@ -1,6 +1,6 @@
-"""The formats of FORMAT_STRING: the conversions of Java's `Formatter` that have the same meaning for every value.
+"""The formats of FORMAT_STRING: those conversions of Java's `Formatter` that can be reproduced for every value.
 
-A format is parsed when the query is planned, and each `%` conversion is translated to DuckDB SQL.
+A format is parsed when the query is planned. Each conversion, such as `%d`, is translated to DuckDB SQL.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def write(arguments: Sequence[Typed]) -> str:
 
 
 def _one(value: Typed, letter: str, flags: str, digits: str | None, form: str) -> str:
-    """Return SQL for a value as text; NULL becomes `null`."""
+    """Return SQL for one value as text. NULL becomes the text `null`."""
     kind = family(value.type)
     if letter == "s" and not set(flags) & set("0,+") and digits is None and kind in _AS_TEXT:
         text = cast(value.sql, value.type, STRING)
@@ -72,7 +72,7 @@ _AS_TEXT = ("string", "integer", "float", "boolean", "null")
 
 
 def _fixed(value: Typed, digits: int, *, grouped: bool) -> str:
-    """Return SQL for a value with this many digits after the decimal point, rounded half up from its written form."""
+    """Return SQL for a value with this many digits after the decimal point; its decimal form is rounded half up."""
     sql = value.sql
     text = cast(sql, value.type, STRING)
     plain = f"spark_fixed({text}, {digits}, {'TRUE' if grouped else 'FALSE'})"

@@ -1,7 +1,7 @@
 """Scalar functions: their names, parameters and result types, and how they are written in DuckDB SQL.
 
-A function's entry in a table is also its documentation, from which the function reference is generated. Several
-functions may share a name if their parameters differ; the first one that accepts the arguments is called.
+The function reference is generated from the same entries. Several functions may share a name if their parameters
+differ; a call refers to the first of them that accepts the arguments.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ from rowkind.service.plan.scalar.types import (
 )
 
 ResultType = Type | Callable[[Sequence[Typed]], Type] | str
-"""A result's type. If the type is nullable, the result may be NULL for any arguments; otherwise, it is NULL only if an
-argument is NULL. A string only describes the type; the function that writes the SQL decides it."""
+"""A result's type. If the type is nullable, the result may be NULL for any arguments; otherwise, the result is NULL
+only if an argument is NULL. A string is only a description for the reference; the function that writes the SQL returns
+the type.
+"""
 
 Write = str | Callable[[Sequence[Typed]], "str | Typed"]
-"""DuckDB SQL with {0}, {1}, … for the arguments and {all} for all of them, or a function that writes it. A function
-that returns a `Typed` also decides the type."""
+"""DuckDB SQL, or a function that writes it. In the SQL, {0}, {1}, … stand for single arguments, and {all} for all of
+them. A function that returns a `Typed` also determines the result type.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,12 @@ class ScalarFunction:
     """A scalar function.
 
     - `names`: its names, separated by spaces.
-    - `takes`: the kinds of its parameters (`KINDS`), separated by commas. `...` after the last kind means one or more
-      arguments of that kind.
-    - `keeps_null`: whether the result is NULL if an argument is NULL. If not, only `gives` says whether it may be NULL.
+    - `takes`: the kinds of its parameters (keys of `KINDS`), separated by commas. `...` after the last kind means one
+      or more arguments of that kind.
+    - `keeps_null`: whether the result is NULL if an argument is NULL. If False, only the type in `gives` determines
+      whether the result may be NULL.
     - `note`: differences from Spark or Flink, and restrictions.
-    - `close`: whether the last digit of a DOUBLE may differ from Spark's, because a different library computes it.
+    - `close`: whether the last digit of a DOUBLE result may differ from Spark's, which uses a different library.
     """
 
     names: str
@@ -72,11 +76,11 @@ class ScalarFunction:
         return count >= len(kinds) if kinds and kinds[-1].endswith("...") else count == len(kinds)
 
     def kind(self, number: int) -> str:
-        """Return the kind of an argument."""
+        """Return the kind of the parameter that takes an argument, given the argument's position."""
         return self.kinds[min(number, len(self.kinds) - 1)].removesuffix("...")
 
     def call(self, arguments: Sequence[Typed]) -> Typed:
-        """Compile a call with arguments that the parameters' kinds have accepted."""
+        """Compile a call. The parameters' kinds have already accepted the arguments."""
         texts = [argument.sql for argument in arguments]
         sql = self.sql.format(*texts, all=", ".join(texts)) if isinstance(self.sql, str) else self.sql(arguments)
         if isinstance(sql, Typed):
@@ -90,7 +94,8 @@ class ScalarFunction:
 class Function(Typed):
     """A lambda (->) as an argument.
 
-    `apply` takes the types of the lambda's arguments, and returns its parameters and its body. It raises Refusal.
+    `apply` takes the types of the lambda's arguments, and returns the lambda's parameters and its compiled body. It
+    raises Refusal.
     """
 
     apply: Callable[[Sequence[Type]], tuple[str, Typed]] = lambda _: ("", Typed("NULL", NULL))
@@ -98,9 +103,9 @@ class Function(Typed):
 
 @dataclass(frozen=True)
 class ParameterKind:
-    """A kind of parameter: `accept` converts an argument, or returns None to reject it.
+    """A kind of parameter. `accept` converts an argument to the parameter's type, or returns None to reject it.
 
-    In messages, `words` is the kind's name, and `advice` follows at the end.
+    `words` is the kind's name in messages, and `advice` is the end of a message about a rejected argument.
     """
 
     words: str
@@ -109,9 +114,9 @@ class ParameterKind:
 
 
 def _of(wanted: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | None]:
-    """Return a function that accepts values of some families, and converts them to a type.
+    """Return a function that accepts values of the given families, and converts them to the `wanted` type.
 
-    A string literal is read as a date or time if one is wanted.
+    If the wanted type is a date or time, the function also accepts a string literal.
     """
 
     def accept(node: exp.Expr, value: Typed) -> Typed | None:
@@ -126,7 +131,7 @@ def _of(wanted: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | Non
 
 
 def _keep(null: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | None]:
-    """Return a function that accepts values of some families, and leaves them unchanged."""
+    """Return a function that accepts values of the given families, and returns them unchanged."""
 
     def accept(_: exp.Expr, value: Typed) -> Typed | None:
         found = family(value.type)
@@ -178,7 +183,7 @@ def _decimal(_: exp.Expr, value: Typed) -> Typed | None:
 _NUMBERS = ("integer", "decimal", "float")
 KINDS: Mapping[str, ParameterKind] = {
     "text": ParameterKind("text", _of(STRING, "string"), ": write CAST(… AS STRING)"),
-    "'text'": ParameterKind("a string literal", _literal(STRING), ": the value must be known in advance"),
+    "'text'": ParameterKind("a string literal", _literal(STRING), ": the value must be known at planning time"),
     "int": ParameterKind("an INT", _int),
     "'int'": ParameterKind("a number literal", _literal(INT), ": the result's type depends on it"),
     "bigint": ParameterKind("an integer", _of(BIGINT, "integer")),
@@ -225,7 +230,7 @@ KINDS: Mapping[str, ParameterKind] = {
 def call(
     compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr], known: Sequence[ScalarFunction]
 ) -> Typed:
-    """Compile a call of the first function in `known`, all of which share a name, that accepts the arguments.
+    """Compile a call of one of the functions in `known`, which share a name: the first that accepts the arguments.
 
     Raises Refusal.
     """
@@ -265,7 +270,7 @@ def call(
 
 
 def signature(function: ScalarFunction) -> str:
-    """Return a function's parameters as messages show them."""
+    """Return a function's parameters in the form used in messages."""
     return f"({function.takes})"
 
 

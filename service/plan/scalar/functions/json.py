@@ -27,7 +27,7 @@ def _found(arguments: Sequence[Typed]) -> str:
     steps = "".join(f'."{a or c}"' if a or c else f"[{b}]" for a, b, c in _STEP.findall(path))
     plain = f"json_extract_string({text}, {text_literal('$' + steps)})"
     listed = text_literal(json.dumps([a or c or int(b) for a, b, c in _STEP.findall(path)]))
-    # If an object repeats a name, the first occurrence that leads to a value counts, not simply the first one.
+    # If an object contains a name several times, the path follows the first occurrence that leads to a value.
     twice = [
         f"len(string_split({text}, {text_literal(json.dumps(a or c))})) > 2" for a, b, c in _STEP.findall(path) if not b
     ]
@@ -38,7 +38,7 @@ def _found(arguments: Sequence[Typed]) -> str:
 
 
 def _strict(text: str) -> str:
-    """Return SQL that tests whether DuckDB reads a text as JSON exactly as Spark does.
+    """Return SQL that tests whether DuckDB and Spark read a text as the same JSON value.
 
     DuckDB also accepts NaN, infinity and trailing commas, and writes numbers with many digits differently.
     """
@@ -49,7 +49,10 @@ _ODD = r"(?i)nan|inf|-0|[\x{10000}-\x{10FFFF}]|\\ud|\de[-+]?\d|\d{8}|0\.000|,\s*
 
 
 def schema_of(text: str) -> Type:
-    """Return the type of a schema literal: `a INT, b ARRAY<STRING>`, or an ARRAY, MAP or STRUCT. Raises Refusal."""
+    """Return the type in a schema literal: fields such as `a INT, b ARRAY<STRING>`, or one ARRAY, MAP or STRUCT type.
+
+    Raises Refusal.
+    """
     try:
         found = Type.of(text if re.match(r"\s*(ARRAY|MAP|STRUCT)\s*<", text, re.IGNORECASE) else f"STRUCT<{text}>")
     except SchemaError as error:
@@ -76,7 +79,7 @@ def _read(arguments: Sequence[Typed]) -> Typed:
 
 
 _PLAIN_SCALE = 6
-"""With more digits after the decimal point than this, Java writes an exponent if the first six are zeros."""
+"""If a decimal's scale exceeds this number, and its first six decimal places are zeros, Java writes an exponent."""
 
 
 def _written(arguments: Sequence[Typed]) -> str:
@@ -84,7 +87,10 @@ def _written(arguments: Sequence[Typed]) -> str:
 
 
 def written(sql: str, type_: Type) -> str:
-    """Return DuckDB SQL for a value as JSON text. NULL fields of structs are omitted; a NULL value stays NULL."""
+    """Return DuckDB SQL for a value as JSON text.
+
+    A struct's NULL fields are omitted. If the value itself is NULL, so is the result.
+    """
     match type_.kind:
         case "record":
             fields = [
@@ -106,7 +112,7 @@ def written(sql: str, type_: Type) -> str:
 
 
 def _plain(sql: str, type_: Type) -> str:
-    """Return DuckDB SQL for a value that is not nested, as JSON text."""
+    """Return DuckDB SQL that converts a value that is not an array, map or struct to JSON text."""
     text = str(casts.cast(sql, type_, STRING))
     match family(type_):
         case "string":

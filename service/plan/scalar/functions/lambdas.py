@@ -34,9 +34,10 @@ def _known(body: Typed) -> Typed:
 
 
 def _let(values: Mapping[str, str], body: str) -> str:
-    """Return DuckDB SQL for a body in which names are bound to values.
+    """Return DuckDB SQL that binds names to values, and evaluates a body that uses the names.
 
-    DuckDB can bind a name only as the parameter of a lambda over a list, so each value becomes a list of one element.
+    DuckDB can bind a name only as a lambda's parameter, so each value is put into a list of one element, and a lambda
+    over this list binds the name.
     """
     for name, value in reversed(list(values.items())):
         body = f"list_transform([{value}], lambda {name}: {body})[1]"
@@ -44,11 +45,14 @@ def _let(values: Mapping[str, str], body: str) -> str:
 
 
 def _of_element(array: Typed, function: Typed) -> tuple[str, Mapping[str, str], Typed]:
-    """Return a lambda's parameters for an element and its index, the values bound to its names, and its body."""
+    """Compile a lambda whose parameters are an element and, optionally, the element's index, starting at 0.
+
+    Return the DuckDB lambda's parameters, the values of the other names in the body, and the body.
+    """
     (each, *index), body = _applied(function, array.type.element, INT)
     if not index:
         return each, {}, body
-    # DuckDB counts from 1, in BIGINT.
+    # DuckDB's index starts at 1, and is a BIGINT.
     place = f"{index[0]}_1"
     return f"{each}, {place}", {index[0]: f"CAST({place} - 1 AS INTEGER)"}, body
 
@@ -70,7 +74,8 @@ def _filtered(arguments: Sequence[Typed]) -> Typed:
 def _decided(arguments: Sequence[Typed], *, by: bool) -> Typed:
     """Compile EXISTS if `by` is set, otherwise FORALL.
 
-    EXISTS is TRUE and FORALL is FALSE if one element decides it. Otherwise the result is NULL if an element is unknown.
+    EXISTS is TRUE if the condition is TRUE for one element; FORALL is FALSE if it is FALSE for one element. Otherwise,
+    the result is NULL if the condition is NULL for one element.
     """
     array, function = arguments
     (each,), body = _applied(function, array.type.element)
@@ -97,7 +102,7 @@ def _folded(arguments: Sequence[Typed]) -> Typed:
         )
     left, right = variables(array.sql, start.sql, body.sql, *names, count=2)
     name, nothing = types.duckdb(type_), f"CAST(NULL AS {types.duckdb(array.type.element)})"
-    # DuckDB can reduce a list only to a value of the list's element type.
+    # In DuckDB, the result of reducing a list must have the list's element type.
     items = (
         f"[{{'made': CAST({start.sql} AS {name}), 'each': {nothing}}}] || "
         f"list_transform({array.sql}, lambda {left}: {{'made': CAST(NULL AS {name}), 'each': {left}}})"
@@ -127,7 +132,7 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
 
 
 def _of_entry(map_: Typed, function: Typed) -> tuple[str, str, Typed]:
-    """Return a parameter name for an entry, and a lambda's result for the entry's key and value, in DuckDB SQL."""
+    """Compile a lambda over a map's keys and values; return the DuckDB lambda's parameter, an entry, and its body."""
     names, body = _applied(function, STRING, map_.type.element)
     if len(names) < 2:
         raise Refusal("the lambda must have two parameters: a key and its value")

@@ -1,4 +1,4 @@
-"""Functions that read arrays and maps, and return a number, text, a condition or an element."""
+"""Functions that read an array or map, and return a number, text, a BOOLEAN or an element."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _element(arguments: Sequence[Typed]) -> Type:
 
 
 def _comparable(arguments: Sequence[Typed]) -> str:
-    """Return SQL for the value to search for, converted to the elements' type."""
+    """Return SQL for the value to search for in an array, converted to the type of the array's elements."""
     element = arguments[0].type.element
     if family(element) is None:
         raise Refusal(f"values of type {element.sql} cannot be compared")
@@ -58,7 +58,7 @@ def _joined(arguments: Sequence[Typed]) -> str:
 
 
 def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:
-    """Return a function that writes SQL for the element at an index; the SQL fails if there is no such element."""
+    """Return a function that writes SQL for the element at an index. The SQL fails if the array has no such element."""
 
     def write(arguments: Sequence[Typed]) -> str:
         array, number = (argument.sql for argument in arguments)

@@ -1,7 +1,7 @@
-"""TO_CHAR and TO_NUMBER: convert numbers to text and back, by a format of the digits 9 and 0.
+"""TO_CHAR and TO_NUMBER: convert numbers to text and back. The format consists mainly of the digits 9 and 0.
 
-A format is checked when the query is planned. Formats with currency or signs are refused, because Spark's output for
-them is unexpected.
+A format is checked when the query is planned. Currency symbols are refused, and so are signs, except a leading S in
+TO_NUMBER, because Spark's output for them is surprising.
 """
 
 from __future__ import annotations

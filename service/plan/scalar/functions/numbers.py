@@ -94,7 +94,7 @@ def _tried(arguments: Sequence[Typed]) -> Type:
 
 
 def _positive_remainder(arguments: Sequence[Typed]) -> Typed:
-    """Return the remainder; if it is negative, the divisor is added."""
+    """Return SQL for the remainder. If the remainder is negative, the divisor is added to it."""
     left, right = arguments
     first = calculated("%", left, right)
     divisor = f"CAST({right.sql} AS {types.duckdb(first.type)})"

@@ -1,4 +1,7 @@
-"""Functions on regular expressions, which are literals: checks them, and translates Java's syntax to RE2's."""
+"""Functions with regular expressions.
+
+A pattern must be a literal. It is checked, and translated from Java's syntax to RE2's.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def _escape(text: str, pattern: str, *, inside: bool = False) -> str:
 
 
 def _fits_nothing(pattern: str) -> bool | None:
-    """Return whether a pattern matches empty text in RE2; None if RE2 does not accept the pattern."""
+    """Return whether a pattern matches empty text in RE2, or None if RE2 does not accept the pattern."""
     import pyarrow as pa  # noqa: PLC0415 -- few queries have a pattern; others do not load it in `rowkind check`
     import pyarrow.compute as pc  # noqa: PLC0415 -- as above
 
@@ -95,7 +98,7 @@ def _checked(value: Typed, *, empty: bool = True) -> str:
 
 
 def plain_text(pattern: str) -> str:
-    """Return the only text that a pattern matches, as DuckDB SQL. Raises Refusal if there is not exactly one."""
+    """Return the only text that a pattern matches, as a DuckDB literal. Raises Refusal if it may match another."""
     plain = re.sub(r"\\([^A-Za-z0-9])|\[([^\\^\]\[&])\]", lambda found: f"\\{found[1] or found[2]}", pattern)
     if re.search(r"(?<!\\)(?:\\\\)*[\^$.|?*+()\[\]{}]|\\[A-Za-z0-9]|(?<!\\)(?:\\\\)*\\$", plain) or not plain:
         raise Refusal(f"the pattern {pattern!r} can match more than one text, but it must be plain text here")
@@ -160,9 +163,9 @@ def _all(arguments: Sequence[Typed]) -> str:
 
 
 def _place(arguments: Sequence[Typed]) -> str:
-    """Return SQL for the position of the first match, 0 if there is none.
+    """Return SQL for the position of the first match, or for 0 if there is no match.
 
-    The first match is the match with the shortest text before it.
+    The first match is found as the match that is preceded by the shortest text.
     """
     text, pattern = arguments[:2]
     found = translated(str(pattern.literal))

@@ -42,7 +42,7 @@ SENSELESS = frozenset(
         _SCHEMA,
     )
 )
-"""Reasons why a function makes no sense in a query whose result is kept up to date, or cannot run without the JVM."""
+"""Reasons that apply to functions that make no sense in a continuously updated result, or that need the JVM."""
 
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -101,7 +101,7 @@ REFUSED: Mapping[str, str] = {
     "TIME_BUCKET": "write DATE_TRUNC(unit, time), or TIMESTAMP_SECONDS(UNIX_SECONDS(time) DIV 900 * 900)",
     "TO_CSV": "write CONCAT_WS",
     **dict.fromkeys(("ASSERT_TRUE", "RAISE_ERROR"), _STOP),
-    # Names from Flink and other systems.
+    # Functions of Flink and other systems.
     "ROW": "write STRUCT(a, b AS name), or NAMED_STRUCT",
     "SPLIT_INDEX": "write SPLIT_PART(text, delimiter, number), which counts from 1",
     "TO_BASE64": "write BASE64",

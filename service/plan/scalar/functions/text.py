@@ -1,4 +1,4 @@
-"""Functions on text. Positions count code points, starting at 1."""
+"""Functions on text. Positions are counted in code points, starting at 1."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _joined(arguments: Sequence[Typed]) -> str:
 
 
 def _substring(arguments: Sequence[Typed]) -> str:
-    """Return SQL for a substring, using DuckDB's own function if no position is negative or computed.
+    """Return SQL for a substring. DuckDB's own function is used if no position is negative or computed.
 
-    As in Spark, position 0 is also the first character.
+    As in Spark, position 0 also means the first character.
     """
     text, start, *length = arguments
     numbers = [str(each.literal) for each in (start, *length)]

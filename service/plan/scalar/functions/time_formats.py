@@ -1,7 +1,7 @@
 """Translates Spark's patterns for dates and times into DuckDB's formats.
 
-A pattern is checked when the query is planned. A regular expression checks the text for each letter, because DuckDB
-accepts more than Spark does.
+A pattern is checked when the query is planned. When text is read, a regular expression checks the text of each field,
+because DuckDB accepts more texts than Spark.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _FIELDS: dict[str, tuple[str, str | None]] = {
     "SSS": ("%g", r"\d{1,3}"), "SSSSSS": ("%f", r"\d{1,6}"), "a": ("%p", "AM|PM|am|pm"),
 }  # fmt: skip
 _FAR_YEAR = r"(\+\d{5,6}|-\d{4,6})"
-"""Years that are not written with four digits."""
+"""Matches years that are not written with four digits."""
 
-"""In `_FIELDS`: the DuckDB format for each run of letters, and a pattern for the text that Spark reads for it. The
-pattern is None if the letters can be used only for writing."""
+"""Maps each run of letters in a Spark pattern to the DuckDB format, and to a regular expression for the text that Spark
+reads as this field. The regular expression is None if the letters can be used only for writing.
+"""
 
 
 def write(moment: str, pattern: str) -> str:
-    """Return SQL for a TIMESTAMP as text in a Spark pattern. Raises Refusal."""
+    """Return SQL that writes a TIMESTAMP as text, as a Spark pattern specifies. Raises Refusal."""
     pieces = [(field, text.replace("%", "%%")) for field, text in _pieces(pattern)]
     found = "".join(text if field is None else _field(field, pattern)[0] for field, text in pieces)
     # A year that does not have four digits is written with as many digits as it has.
@@ -44,7 +45,7 @@ def write(moment: str, pattern: str) -> str:
 
 
 def formatted(moment: str, format_: str, far: str = "") -> str:
-    """Return SQL for a TIMESTAMP as text in a format of DuckDB's `strftime`.
+    """Return SQL that writes a TIMESTAMP as text in a format of DuckDB's `strftime`.
 
     `far` is the format for years that do not have four digits.
     """
@@ -52,7 +53,10 @@ def formatted(moment: str, format_: str, far: str = "") -> str:
 
 
 def read(text: str, pattern: str, *, strict: bool) -> str:
-    """Return SQL for the TIMESTAMP in a text. Other text fails, or becomes NULL if not `strict`. Raises Refusal."""
+    """Return SQL that reads a TIMESTAMP from text, as a Spark pattern specifies. Raises Refusal.
+
+    For text that does not match the pattern, the SQL fails or, if `strict` is False, returns NULL.
+    """
     format_, shape, far = "", "", ""
     letters: list[str] = []
     for field, literal in _pieces(pattern):
@@ -65,7 +69,7 @@ def read(text: str, pattern: str, *, strict: bool) -> str:
         if texts is None:
             raise Refusal(f"in the pattern {pattern!r}, {field} can be used for writing but not for reading")
         format_ += known
-        # Names of months may be written in upper or lower case.
+        # Month names are case-insensitive.
         any_case = f"((?i:{texts}))" if field[0] in "Ma" and "|" in texts else f"({texts})"
         shape += any_case
         far += _FAR_YEAR if field[0] == "y" else any_case
@@ -106,7 +110,7 @@ def _field(field: str, pattern: str) -> tuple[str, str | None]:
 
 
 def _pieces(pattern: str) -> Iterator[tuple[str | None, str]]:
-    """Yield the runs of letters, and the text between them with quotes resolved."""
+    """Yield a pattern's runs of letters and the plain text between these runs, which is unquoted."""
     at = 0
     while at < len(pattern):
         letter = pattern[at]

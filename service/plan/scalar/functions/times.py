@@ -1,4 +1,4 @@
-"""Functions on dates and timestamps. The time zone of every expression is UTC."""
+"""Functions on dates and timestamps. All expressions are evaluated in UTC."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY",
 
 
 def plain(value: Typed) -> str:
-    """Return a date or timestamp as a DuckDB TIMESTAMP, which has no time zone."""
+    """Return SQL that converts a date or timestamp to a DuckDB TIMESTAMP, which has no time zone."""
     return value.sql if family(value.type) == "local" else f"CAST({value.sql} AS TIMESTAMP)"
 
 
 def _dated(value: Typed) -> str:
-    """Return a timestamp like `plain`, but a date unchanged, because DATE has a wider range than TIMESTAMP."""
+    """Convert a timestamp like `plain`, but leave a date unchanged, because DATE has a wider range than TIMESTAMP."""
     return value.sql if family(value.type) == "date" else plain(value)
 
 

@@ -1,4 +1,4 @@
-"""Type names as functions: INT(x) is CAST(x AS INT)."""
+"""Type names that are called as functions: INT(x) means CAST(x AS INT)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rowkind.service.plan.scalar.types import (  # fmt: skip
 
 
 def converted_to(value: Typed, to: Type, *, strict: bool = True) -> Typed:
-    """Compile a CAST, or a TRY_CAST if not `strict`. Raises Refusal."""
+    """Compile a CAST or, if `strict` is False, a TRY_CAST. Raises Refusal."""
     if value.literal is not None and family(value.type) == "string":
         if (known := constant(value.literal, to)) is not None:
             return Typed(known, to)
