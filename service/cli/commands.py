@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from rowkind.errors import BUG, FAILED, NO_SPACE, RowkindError
-from rowkind.service.cli import completion, dev, plan, records, run, top, topics
+from rowkind.service.cli import completion, dev, plan, records, run, top, topics, trying
 from rowkind.service.cli.job_file import calls, fail
 from rowkind.version import environment
 
@@ -74,6 +74,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
         "rowkind demo                                      watch a job at work",
         "rowkind examples                                  list the example jobs",
         "rowkind try job.yaml --changes changes.jsonl      run a query over a file, without Kafka",
+        "rowkind play                                      edit a job in the browser, and see its result",
         "rowkind explain job.yaml                          show the plan",
         "rowkind run job.yaml                              run the job",
         "rowkind top                                       show a running job",
@@ -99,7 +100,8 @@ def main() -> None:
 for _each in (
     plan.check,
     plan.explain,
-    plan.try_,
+    trying.try_,
+    trying.play,
     plan.import_,
     plan.schema,
     plan.examples,

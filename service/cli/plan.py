@@ -1,11 +1,10 @@
-"""Commands that need no broker: `rowkind check | explain | try | import | schema | examples`."""
+"""Commands that need no broker: `rowkind check | explain | import | schema | examples`."""
 
 from __future__ import annotations
 
 import sys
-from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +12,6 @@ from rowkind.errors import FAILED, REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, planned_queries, warn
-from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output
 
 if TYPE_CHECKING:
     from rowkind.service.plan.explain.render import Format
@@ -68,93 +66,6 @@ def explain(job_file: Path, sink: str | None, form: Format) -> None:
         click.echo(render(job, {sink: [plan_alone(job, sink)]}, form))
     else:
         click.echo(render(job, {name: query.sinks for name, query in planned_queries(job).items()}, form))
-
-
-class _WithoutPandas(MetaPathFinder):
-    """Import hook that hides pandas. pyarrow and DuckDB would load it only to check argument types, which takes 0.5 s.
-
-    It is not installed for jobs with Python functions, which may pass pandas objects.
-    """
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002 - Python's interface
-        """Raise ModuleNotFoundError for pandas."""
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname)
-
-
-@click.command(
-    "try",
-    epilog=calls(
-        "rowkind try job.yaml --changes changes.jsonl",
-        "rowkind try job.yaml --changes changes.jsonl --sink podium --fold",
-        'echo \'{"table": "orders", "op": "+I", "row": {"order_id": 1}}\' | rowkind try job.yaml --changes -',
-    ),
-)
-@JOB
-@click.option(
-    "--changes",
-    metavar="FILE",
-    required=True,
-    type=click.File(encoding="utf-8"),
-    help='File of changes as JSON lines, {"table": "orders", "op": "+I", "row": {…}}; - for standard input.',
-)
-@click.option(
-    "--sink",
-    metavar="NAME",
-    shell_complete=names("sinks"),
-    help="Run the query of this sink. Required if the job has several sinks.",
-)
-@click.option("--batch-rows", metavar="N", default=1, show_default=True, type=click.IntRange(min=1))
-@click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
-@click.option("--fold", is_flag=True, help="Print the rows that remain at the end instead of the changes.")
-@click.option("--open", "open_", is_flag=True, help="Do not advance time at the end of the file.")
-@row_output
-def try_(
-    job_file: Path,
-    changes: Any,
-    sink: str | None,
-    batch_rows: int,
-    engine: str,
-    *,
-    fold: bool,
-    open_: bool,
-    form: OutputForm | None,
-) -> None:
-    """Run a query over a file of changes, without Kafka.
-
-    The changes are processed in order, in batches of N lines. Write decimals as strings, and timestamps as ISO-8601
-    (UTC) or milliseconds since the epoch. The output has each change of the result or, with --fold, each row that
-    remains.
-
-    A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes after it. At the end of the file, all
-    watermarks and PROCTIME() advance past all times, unless --open is given.
-    """
-    job = load_job(job_file)
-    if engine == "memory" and not job.functions:
-        sys.meta_path.insert(0, _WithoutPandas())
-    from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
-    from rowkind.service.query import trial  # noqa: PLC0415 -- as above
-
-    if sink is None and len(job.sinks) > 1:
-        fail(f"{job_file} has several sinks: choose one with --sink ({', '.join(job.sinks)})", REFUSED)
-    known(job, sink)
-    plan = plan_alone(job, sink or next(iter(job.sinks)))
-    batches = trial.read(job, changes, changes.name, batch_rows)
-    if not open_:
-        trial.end(plan, batches)
-    for table in trial.unread(plan, batches):
-        warn(f"the query of sink {plan.name} does not read table {table}")
-    if engine == "memory":
-        run = trial.in_memory(warn)
-    else:
-        from rowkind.service.query.trial_on_spark import on_spark  # noqa: PLC0415 -- loads Spark
-
-        run = on_spark(warn)
-    columns = [column.name for column in plan.value.fields]
-    shown = RowOutput(form, columns if fold else ["batch", "op", *columns], numbers(plan.value) | {"batch"})
-    for found in trial.results(job, plan, batches, run, fold=fold):
-        shown.add(found)
-    shown.flush()
 
 
 @click.command("import", epilog=calls("rowkind import flink-script.sql", "rowkind import flink-script.sql -o job.yaml"))

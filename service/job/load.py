@@ -32,7 +32,7 @@ _SECRETIVE = ("kafka", "registry", "status")
 def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
     """Load the job from a file. Raises JobError with all problems."""
     file = Path(path)
-    return loaded(_text(file), file, environment)
+    return loaded(text_of(file), file, environment)
 
 
 def loaded(text: str, file: Path, environment: Mapping[str, str] | None = None) -> Job:
@@ -59,12 +59,13 @@ def named(file: Path, *sections: str) -> list[str]:
 
     Raises JobError if the file cannot be read or is not YAML.
     """
-    document = _parse(_text(file), file)
+    document = _parse(text_of(file), file)
     found = (document.get(section) for section in sections)
     return [str(name) for section in found if isinstance(section, Mapping) for name in section]
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """Return the text of a job file. Raises JobError if it cannot be read."""
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -35,7 +35,7 @@ from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.query.errors import RunError
-from rowkind.service.query.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine, Watch
 
 
 class TrialBatch(dict[str, Rows]):
@@ -174,8 +174,11 @@ def _parsed(text: str) -> Any:
         raise ValueProblem(f"the line is not JSON: {error}") from None
 
 
-def in_memory(warn: Callable[[str], None]) -> Engine:
-    """Return the in-memory engine. It calls `warn` with texts about unmatched retractions and dropped rows."""
+def in_memory(warn: Callable[[str], None], watch: Watch | None = None) -> Engine:
+    """Return the in-memory engine. It calls `warn` with texts about unmatched retractions and dropped rows.
+
+    `watch` is called with every batch that moves between nodes.
+    """
 
     def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
         def unmatched(node: str, changes: Changes) -> None:
@@ -195,7 +198,7 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
         def late(node: str, changes: Changes) -> None:
             warn(f"{node}: {counted(len(changes), 'late change')} dropped")
 
-        engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed, late=late)
+        engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed, watch=watch, late=late)
         now = 0
         for batch in batches:
             now = max(now + 1, time.time_ns() // 1_000_000) if batch.clock is None else batch.clock
@@ -219,10 +222,20 @@ def results(
 
 def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine) -> pa.BinaryArray:
     """Return the rows that remain at the end, in order."""
-    forgets = any(node.calc.refreshes for node in walk(sink))
-    fold = Fold(keyed=sink.mode == "upsert", forgets=forgets, alike=SameRows(sink.value))
+    fold = fold_of(sink)
     for changes in engine(job, sink, batches):
         fold.apply(changes)
+    return in_order(sink, fold)
+
+
+def fold_of(sink: PhysicalSink) -> Fold:
+    """Return an empty fold of a sink's changes."""
+    forgets = any(node.calc.refreshes for node in walk(sink))
+    return Fold(keyed=sink.mode == "upsert", forgets=forgets, alike=SameRows(sink.value))
+
+
+def in_order(sink: PhysicalSink, fold: Fold) -> pa.BinaryArray:
+    """Return the current rows of a sink's fold, ordered by their columns from the left."""
     payloads = pa.array(fold.payloads, pa.binary())
     rows = decode(sink.value, payloads)
     return payloads.take(pa.array(sorted(range(len(rows)), key=lambda place: _order(rows[place])), pa.int64()))

@@ -82,24 +82,11 @@ class StatusServer(HttpServer):
         self.scheme = "http" if guard.certificate is None else "https"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    pages: Pages
-    guard: Guard
+class ResponseHandler(BaseHTTPRequestHandler):
+    """Sends responses. It logs nothing, and the server's name has no version, which could help an attacker."""
 
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        known = self.guard.admits(self.headers.get("Authorization"))
-        if known or path in PROBES:
-            self._send(self.pages.answer(path, known=known))
-        else:
-            self._send(
-                replace(Response.text(401, "the login is missing or wrong"), headers={"WWW-Authenticate": "Basic"})
-            )
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def _send(self, answer: Response) -> None:
+    def respond(self, answer: Response) -> None:
+        """Send a response, without its body if the request is HEAD."""
         self.send_response(answer.code)
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -110,11 +97,29 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def version_string(self) -> str:
-        """Return the server's name without its version, which could help an attacker."""
+        """Return the server's name."""
         return "Rowkind"
 
     def log_message(self, *_: object) -> None:
         """Log nothing: probes send a request every few seconds."""
+
+
+class _Handler(ResponseHandler):
+    pages: Pages
+    guard: Guard
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        known = self.guard.admits(self.headers.get("Authorization"))
+        if known or path in PROBES:
+            self.respond(self.pages.answer(path, known=known))
+        else:
+            self.respond(
+                replace(Response.text(401, "the login is missing or wrong"), headers={"WWW-Authenticate": "Basic"})
+            )
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
 
 @contextmanager

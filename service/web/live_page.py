@@ -24,12 +24,19 @@ _SCRIPT = (_FILES / "status.js").read_text("utf-8")
 _AT_ONCE = 3
 """How many of the most recent errors are always visible; the others are folded."""
 
-HEADERS: Mapping[str, str] = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
-    "script-src 'sha256-" + base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode() + "'",
-}
-"""The HTTP headers of a page: the browser may run only the page's own script, and load nothing from other servers."""
+
+def headers(script: str) -> Mapping[str, str]:
+    """Return a page's HTTP headers: the browser may run only this script, and load nothing from other servers."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {
+        "Cache-Control": "no-store",
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+        f"script-src 'sha256-{digest}'",
+    }
+
+
+HEADERS = headers(_SCRIPT)
+"""The HTTP headers of a live page."""
 
 ALL_JOBS = '<a href="../../">all jobs</a>'
 """The link from a job's page to the page of its service."""

@@ -86,7 +86,7 @@ def _plan(description: Description) -> str:
     return f"""<section id="{anchor(root.name)}">
 <h2>{escape(root.name)} <small>{escape(root.title)} · {counts}</small></h2>
 {coloured(description.sql)}
-{_advice(description)}
+{advised(description)}
 {tree(description)}
 </section>"""
 
@@ -103,7 +103,8 @@ def tree(description: Description, beside: Beside | None = None) -> str:
     return f'<div class="scroll"><ul class="tree">{drawn}</ul></div>'
 
 
-def _advice(description: Description) -> str:
+def advised(description: Description) -> str:
+    """Return the advice about a sink's plan as HTML, which is empty if there is none."""
     root = description.root.name
     items = "".join(f"<li>{_linked(root, each)}</li>" for each in description.advice)
     return f'<div class="advice"><h3>Advice</h3><ul>{items}</ul></div>' if items else ""
