@@ -31,7 +31,10 @@ Present-day times are smaller numbers in seconds or days, and larger numbers in 
 
 
 def sent(type_: Type, value: Any, unit: TimeUnit | None = None) -> Any:
-    """Convert a value from another system, of a type that `spelled` supports, for Arrow. Raises ValueProblem."""
+    """Convert a value of another system to the form that Arrow expects. Its type must be one that `spelled` supports.
+
+    Raises ValueProblem.
+    """
     number = isinstance(value, int) and not isinstance(value, bool)
     match type_.logical:
         case "decimal" if isinstance(value, dict) and value.keys() == {"scale", "value"}:

@@ -310,5 +310,5 @@ def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int6
 
 
 def summed_each(pieces: Sequence[AccumulatorPiece], numbers: int, count: int) -> list[Int64s]:
-    """Return the sums of `count` groups for each column of the parts, which have `numbers` columns."""
+    """Return the sums for `count` groups, for each of the `numbers` columns of the parts."""
     return [summed([(part[at], group, sign) for part, group, sign in pieces], count) for at in range(numbers)]

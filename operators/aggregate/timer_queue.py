@@ -58,7 +58,7 @@ class TimerQueue:
     def move(self, before: tuple[GroupNames, Int64s], after: tuple[GroupNames, Int64s]) -> None:
         """Move groups from their end times (ms) before the batch to their end times after the batch.
 
-        Groups that exist only before or only after the batch are removed or added.
+        Groups that exist only before the batch are removed. Groups that exist only after it are added.
         """
         self._agenda.append(-_entries(*before))
         self._agenda.append(_entries(*after))

@@ -1,14 +1,14 @@
 """The layouts of an arrangement. The plan chooses a layout according to the known unique keys.
 
-An entry's *place* is its 64-bit sort position within a run. In layout *ordered*, the sub-key is an order key: bytes
-that sort in the order in which a key's rows rank. The place then consists of 24 bits of the key's hash and the 40-bit
+An entry's *place* is its 64-bit sort position within a run. In the layout *ordered*, the sub-key is an order key: bytes
+whose sort order is the rank order of a key's rows. The place then consists of 24 bits of the key's hash and the 40-bit
 order code, so that the rows of a key can be read starting at the first one (`operators.arrangement.prefix_scan`). In
-layout *timed*, the place is a time. In the other layouts, the place consists of two 32-bit halves.
+the layout *timed*, the place is a time. In the other layouts, the place consists of two 32-bit halves.
 
     one row per key   the key contains a unique key                        place = hash, 0
     unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
     multiset          nothing is unique                                    place = hash, hash64(payload)
-    ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
+    ordered           like multiset, sorted by the sub-key                 place = hash, order_code(sub-key)
     last write        one row per key, and no key is NULL                  place = hash, number of the batch
     timed             a timer queue, in order of time                      place = time, as its operator defines it
 """

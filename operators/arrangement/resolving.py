@@ -338,8 +338,8 @@ def _replace_in_turn(arrangement: Arrangement, matched: Matched, *, by_seq: bool
 def _turns(matched: Matched, *, by_seq: bool) -> tuple[Indices, Mask, Mask]:
     """Return the order in which to apply the changes, group by group, and two masks of the changes in that order.
 
-    The first mask has the changes that find a row with the same identity. The second mask has the last change of each
-    identity.
+    The first mask marks the changes for which a row with the same identity exists. The second mask marks the last
+    change of each identity.
     """
     of_change, seq, insertion = matched.of_change, matched.changes.seq, matched.changes.weight > 0
     there = np.zeros(matched.groups.count, np.bool_)

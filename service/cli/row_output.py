@@ -47,7 +47,7 @@ def numbers(record: Record) -> frozenset[str]:
 class RowOutput:
     """Prints objects with these columns; `right` names those that a table aligns to the right.
 
-    In a table and in CSV, the columns of an object's `row` are columns like the object's other keys.
+    In a table and in CSV, `row` is flattened: each of its columns is a column beside the object's other keys.
     """
 
     form: OutputForm | None

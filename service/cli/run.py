@@ -98,7 +98,7 @@ def run(
 ) -> None:
     """Run the job until SIGTERM or SIGINT. It then ends within five seconds.
 
-    The batch in progress is finished if this takes no longer. Otherwise it is repeated at the next start.
+    The batch in progress is finished if it ends within that time. Otherwise it is repeated at the next start.
 
     A query that is rebuilt reads each topic from the table's `start`, and writes nothing until it has caught up. Then
     its result topics are updated in one transaction: wrong rows are retracted, missing rows are inserted, and all other

@@ -69,7 +69,7 @@ def in_digits(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class PackedResults:
-    """Packs the results of calls as rows of `record`."""
+    """Packs the results of calls into rows with the columns of `record`."""
 
     record: Record
 

@@ -6,9 +6,10 @@ stores the marks with its state. So a watermark is exactly-once like the state, 
 and needs no coordinator. (The idea comes from Flink and MillWheel. A source's partitions correspond to Flink's splits.)
 
 The watermark of a set of tables is the lowest mark of all their partitions, except for **idle** partitions, which have
-received no rows for a certain batch time. If all partitions are idle, the watermark is the highest mark. The watermark
-never decreases. Whether a batch's rows are late depends on the watermark before the batch. The batch's marks take
-effect at the end of the batch. So the division of the input into batches affects the result only through late rows.
+received no rows for a certain batch time. If all partitions are idle, the watermark is the highest of their marks. The
+watermark never decreases. Whether a batch's rows are late depends on the watermark before the batch. The batch's marks
+take effect at the end of the batch. So the division of the input into batches affects the result only through late
+rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The driver side of a source, which decides where to begin, where each batch ends, and how to handle lost records.
 
-This module is separate from Spark's interface (`service.query.source`), so that tests can call each decision directly.
+This module is separate from Spark's interface (`service.query.source`), so that tests can exercise each decision
+directly.
 """
 
 from __future__ import annotations

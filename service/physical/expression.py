@@ -36,9 +36,8 @@ class Expand:
 
     - `array`: an array or a map. `inline`: whether its elements are structs, whose fields become columns.
     - `carried`: the columns of the row that are part of the output. The columns `made` from an element follow them.
-    - `made`: the numbers of the parts of an element that become columns: 0 for the element itself, the key of a map
-      entry or the first field, 1 for the next part, and `PLACE` for the element's position in its array, counted from
-      `first`.
+    - `made`: which parts of an element become columns, by number. 0 is the element itself, the key of a map entry or
+      the first field; 1 is the next part. `PLACE` is the element's position in its array, counted from `first`.
     - `outer`: whether a row without elements is emitted once, with NULLs.
     - `text`: the call as the user wrote it.
     - `predicate`: a condition over the input columns. Only rows that satisfy it are expanded.

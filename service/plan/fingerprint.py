@@ -3,7 +3,7 @@
 The fingerprint prevents a changed query from reading state that a different query wrote. It is a flat mapping of
 readable facts: for each node, the layout, keys and schemas that decide which bytes go into which shard. Two plans with
 equal fingerprints may share a checkpoint. Names, comments, filters below the state and anything above the last operator
-may change, as long as no fact changes.
+may change, as long as no recorded fact changes.
 
 The facts are collected from the fields of the nodes and their calcs. Every field is included unless its declaration
 says that the state does not depend on the field (`operators.field_roles`). The names and texts of facts are part of the

@@ -75,7 +75,7 @@ class Deployment:
 
     @property
     def once(self) -> Self:
-        """The same deployment for a query that stops after the current batch."""
+        """A copy of this deployment whose query stops after the current batch."""
         return replace(self, stops=True, replays=False, replay_only=True)
 
     @property

@@ -275,7 +275,7 @@ def _stop_without_jvm(spark: SparkSession) -> None:
 
 
 def _anybody_there(url: str) -> bool:
-    """Return whether a server listens at one of the URL's addresses; true if no address in the URL has a port."""
+    """Return whether a server is listening on any of the URL's addresses; true if no address in the URL has a port."""
     addresses = _ADDRESS.findall(url)
     for host, port in addresses:
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):

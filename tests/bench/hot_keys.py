@@ -108,8 +108,8 @@ def main() -> int:
     head = ["", "Zipf", "remedy", *(f"{count} tasks" for count in _TASKS), f"even, {max(_TASKS)}", "CPU"]
     note = (
         "Milliseconds of a batch, which lasts as long as its slowest tasks: without → with the remedy. `even`: the "
-        "time without the remedy if all tasks had the same work. `CPU`: CPU time with the remedy divided by the time "
-        "without it. "
+        "time without the remedy if all tasks had the same amount of work. `CPU`: CPU time with the remedy divided by "
+        "the time without it. "
         f"{given.batches} batches of {given.rows:,} rows over {_KEYS:,} keys in {_SHARDS} shards; operators alone, "
         "without Spark and Kafka."
     )

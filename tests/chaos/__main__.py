@@ -4,7 +4,7 @@ Each episode has its own broker and its own job, which writes three topics over 
 key, one without, and an upsert topic. The episode's seed selects the faults, which follow one another. After each fault
 the job must reach the right result by itself. Until then every change of every topic is checked against all earlier
 changes: a retracted row must exist, an added row must not (`tests.run.results`). The recovery time is from the end of
-the fault to the right result, which includes changes made meanwhile.
+the fault until the result is right, which includes changes made meanwhile.
 """
 
 from __future__ import annotations

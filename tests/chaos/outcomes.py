@@ -109,7 +109,7 @@ def table(title: str, outcomes: Sequence[Outcome], module: str) -> Table:
     note = (
         f"{injected(len(last), len(checked), sum(checked.values()))} "
         f"{wrong_after(sum(bool(outcome.wrong) for outcome in last))} Seconds are measured from the end of the fault "
-        f"to the right result. `python -m {module} --seed S` repeats an episode at the same commit: {commits}. "
+        f"until the result is right. `python -m {module} --seed S` repeats an episode at the same commit: {commits}. "
         f"{page.machine()}."
     )
     return Table(title, ("fault", "times", "wrong", "median s", "worst s", "seed"), rows, note)

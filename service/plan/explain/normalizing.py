@@ -15,7 +15,7 @@ _BACK = ", then it expires and is retracted with everything derived from it"
 
 
 def normalize(node: PhysicalNormalize) -> NodeDescription:
-    """Describe a Normalize: why its input must be made exact, or that expired rows are retracted, and its state."""
+    """Describe a Normalize: its state, and why it is needed, for example because expired rows are retracted."""
     return NodeDescription(
         "expiry" if node.takes_back else "normalize",
         f"{'unexpired rows' if node.takes_back else 'exact changes'} of {called(node.input)}",

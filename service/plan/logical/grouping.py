@@ -81,7 +81,7 @@ class LogicalMatch(InPartitions, LogicalGrouping):
     """A search for a row pattern in the rows of each partition. The first ORDER BY column is a time.
 
     `defines` contains each variable's condition, or None for a variable that every row satisfies. For a match, the node
-    emits the columns `carried` of a row and the results of `calls`. `at` is the word MATCH_RECOGNIZE in the SQL.
+    emits the `carried` columns of a row and the results of `calls`. `at` is the word MATCH_RECOGNIZE in the SQL.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)

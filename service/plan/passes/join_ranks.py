@@ -31,7 +31,7 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 
 
 def over_same_rows(node: LogicalNode) -> tuple[list[LogicalWindow], LogicalNode]:
-    """Return the consecutive windows that number the same rows, each placed directly over these rows, and the rows.
+    """Return the rows, and the consecutive windows that number them. Each window is placed directly over the rows.
 
     A condition between two windows removes whole partitions of the upper window, and does not apply to the rows of the
     lower window. A condition that reads a number changes the rows, so the windows above and below it do not number the

@@ -3,8 +3,9 @@
     a JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k      a, b and c are stored, but a JOIN b is not
 
 Because both joins have the same key, they run in the same shard, where the second join can read the first join's state
-(`operators.join.recomputed_rows`). For the keys that a batch changes, it reads rows that are part of its output anyway,
-so the cost is at most that of joining these rows once more. The following inputs are still stored:
+(`operators.join.recomputed_rows`). For the keys that a batch changes, the second join reads only rows that are part
+of its own output anyway, so the cost is at most that of joining these rows once more. The following inputs are still
+stored:
 
     from a join with a condition         the condition would be evaluated again for all pairs of a key, though it is
                                          true for only a few of them

@@ -288,7 +288,7 @@ def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
     for each in conditions:
         own = admitted(each, window.number) if reads(each) == {window.number} else None
         if own == ():
-            raise Refusal("no row has such a rank number: the first row has number 1", each)
+            raise Refusal("no row has this number: numbers begin at 1", each)
         ranges = ranges if own is None else intersection(ranges, own)
     if not ranges:
         raise Refusal("no row number satisfies all of these conditions", window.at)
@@ -343,7 +343,7 @@ def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) ->
 
 
 def _with_uses(uses: Uses, expressions: Iterable[exp.Expr]) -> dict[str, float]:
-    """Return `uses`, extended with how the expressions use columns."""
+    """Return `uses` with the expressions' uses of columns added."""
     found = dict(uses)
     for each in expressions:
         for name in reads(each):

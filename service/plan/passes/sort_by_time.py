@@ -63,7 +63,7 @@ def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
     found = None if time is None or first.descending else passed(timed_tables(below), str(first.column), time)
     if produced(below) != "append" and not wants_final(below, query):
         raise Refusal(
-            "rows of this result change after they are emitted, and cannot be moved in the order then: set "
+            "rows of this result change after they are emitted, and can then no longer be moved to their place: set "
             "`emit: final` for a result of windows, keep the first rows with LIMIT n, or sort where the result is read",
             node.at,
         )

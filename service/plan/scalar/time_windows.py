@@ -90,7 +90,7 @@ class Later(exp.Expression, exp.Func):
 
 
 class SessionTime(exp.Expression, exp.Func):
-    """A time, unchanged. Fails if the first or last timestamp is less than a session's gap away."""
+    """A time, unchanged. Fails if it is less than a session's gap from the first or last timestamp."""
 
     arg_types = {"this": True, "gap": True}  # noqa: RUF012 -- as above
 

@@ -200,7 +200,7 @@ class _WindowRewriting:
         return [self._within(each)]
 
     def _within(self, each: exp.Expr) -> exp.Expr:
-        """Return what replaces an item of grouping sets. A window is replaced by its start and end as one item."""
+        """Return the replacement for an item of GROUPING SETS. A window becomes its start and end, as one item."""
         if isinstance(each, exp.Tuple | exp.GroupingSets | exp.Rollup | exp.Cube):
             each.set("expressions", [part for inner in each.expressions for part in self._in_set(inner, each)])
             return each
@@ -243,7 +243,7 @@ class _WindowRewriting:
         return node
 
     def _time(self, node: exp.Anonymous) -> exp.Expr:
-        """Return the argument of WINDOW_TIME as a time: as in Spark, the last microsecond of the window."""
+        """Return the time that WINDOW_TIME yields for its argument: the last microsecond of the window, as in Spark."""
         if len(node.expressions) != 1:
             raise Refusal(f"{_WINDOW_TIME} takes one argument, a window", node)
         given = node.expressions[0].unnest()

@@ -148,7 +148,7 @@ class _Matched:
         if text.endswith("WITH UNMATCHED ROWS"):
             raise Refusal(
                 "WITH UNMATCHED ROWS is not supported: write ALL ROWS PER MATCH, and add an alternative to the "
-                "pattern that matches every other row, as in (A B+ | OTHER)",
+                "pattern that matches all remaining rows, as in (A B+ | OTHER)",
                 rows,
             )
         # SHOW EMPTY MATCHES and OMIT EMPTY MATCHES make no difference, because no match is empty.

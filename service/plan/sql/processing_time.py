@@ -1,7 +1,7 @@
 """PROCTIME() as a column: the time at which a row is processed, which is the same for all rows of a batch.
 
-    SELECT *, PROCTIME() AS p FROM bids                                       in a view, a column of each row
-    TABLE(TUMBLE(TABLE bids, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE))    windows of processing time
+    SELECT *, PROCTIME() AS p FROM bids                                       in a view: a column of every row
+    TABLE(TUMBLE(TABLE bids, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE))    processing-time windows
     GROUP BY TUMBLE(PROCTIME(), INTERVAL '1' MINUTE)
 
 In ORDER BY, PROCTIME() means the order in which rows arrive, for which no time is needed (`sql.windows`).

@@ -139,7 +139,7 @@ def window_function(at: exp.Expr) -> WindowFunction | None:
         named.meta.update(rows.meta)
         rows = named
     if not isinstance(rows, exp.Table | exp.Subquery):
-        raise Refusal(f"the rows of {kind} must be TABLE name, or a query in parentheses", rows)
+        raise Refusal(f"the input of {kind} must be TABLE name, or a query in parentheses", rows)
     if partition and kind != "SESSION":
         raise Refusal(
             f"PARTITION BY is allowed only with SESSION: the windows of {kind} are the same for all rows", partition[0]

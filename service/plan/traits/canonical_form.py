@@ -79,7 +79,7 @@ def meant(expression: exp.Expr) -> str:
 
 
 def call_meant(call: LogicalAggregateCall, texts: ColumnTexts) -> str:
-    """Return an aggregate call's meaning as a string. `texts` contains the meanings of its columns as strings."""
+    """Return the canonical form of an aggregate call. `texts` contains the canonical forms of its columns."""
     return _digest(_WALK.value(call, texts))
 
 

@@ -1,7 +1,7 @@
 """The HTTP server of `rowkind play`: a page on which the user edits a job and its changes, and sees the result.
 
 The page sends the job and the changes with each edit, and gets their result (`service.web.play.tried`). Only this
-machine can reach the server. It refuses requests that a page of another site makes the browser send.
+machine can reach the server. It refuses requests that a page on another site makes the browser send.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _refusal(code: HTTPStatus) -> Response:
 
 
 def serve(job_file: Path | None, port: int, ready: Callable[[str], None]) -> None:
-    """Serve the page until Ctrl-C, beginning with the job file and the changes.jsonl in its folder, if there is one.
+    """Serve the page until Ctrl-C. At first it shows the job file and, if its folder has one, the file changes.jsonl.
 
     `ready` is called with the address. Raises PortInUseError.
     """

@@ -1,10 +1,10 @@
-"""The process that computes the results for `rowkind play`, within limits of time and memory.
+"""The process that computes the results for `rowkind play`, within time and memory limits.
 
     server  ── a request, as a line of JSON ─▶  worker
             ◀─ its result, as a line of JSON ──
 
-A query can take any time and memory, and a thread cannot be stopped. So a request that takes too long ends the worker.
-The next request starts another one, which takes less than a second.
+A query can take any amount of time and memory, and a thread cannot be stopped. So a request that takes too long ends
+the worker. The next request starts another one, which takes less than a second.
 """
 
 from __future__ import annotations
