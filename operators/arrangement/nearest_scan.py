@@ -27,9 +27,9 @@ def reach_of_nearest(
     *,
     backward: bool,
 ) -> Uint64s:
-    """Return, for each closed interval, the place up to which to read in order to find enough entries in some run.
+    """Return, for each closed interval, how far to read to find enough entries in some run.
 
-    `enough` has the number of entries to find in each interval. An interval is read from `low` upwards or, if
+    `enough` gives the number of entries to find in each interval. An interval is read from `low` upwards or, if
     `backward` is set, from `high` downwards. If no run has enough entries, the place is the end of the interval. The
     intervals must be disjoint and ascending.
     """

@@ -273,7 +273,7 @@ def _halves(digits: Int64s) -> Int64s:
 
 
 def _convolved(left: Int64s, right: Int64s) -> Int64s:
-    """Multiply numbers in base-2**16 digits, least significant digit first. Products have an even number of digits."""
+    """Multiply numbers given as base-2**16 digits, lowest digit first. Products have an even number of digits."""
     width = left.shape[1] + right.shape[1]
     products = np.zeros((len(left), width + width % 2), np.int64)
     for number in range(left.shape[1]):

@@ -48,7 +48,7 @@ class RemadeRows:
     def resolved(self) -> Resolved:
         """Return the changes in resolved form.
 
-        No change is unmatched, because an upstream join retracts only rows that it has emitted.
+        Every retraction has a match, because an upstream join retracts only rows that it has emitted.
         """
         return Resolved(self._added, self._removed, Entries.empty(), np.empty(0, np.int64))
 

@@ -49,7 +49,7 @@ class DeleteTimes:
 
     @classmethod
     def of(cls, node: PhysicalOperator) -> DeleteTimes | None:
-        """Return the delete times for an operator, or None if the operator receives no deletes with times."""
+        """Return the times of the deletes that an operator receives, or None if its deletes have no times."""
         if not isinstance(node, PhysicalLookup) or not isinstance(node.right, PhysicalScan):
             return None
         return None if node.right.calc.delete_time is None else cls(node)

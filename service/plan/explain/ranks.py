@@ -115,7 +115,7 @@ def _advice(node: PhysicalRank) -> Iterator[Advice]:
 
 
 def _with_less(node: PhysicalRank) -> str:
-    """Return text about how the rank could keep or read fewer rows, or how many rows a change reads."""
+    """Return a hint on how the rank could keep or read fewer rows, or on how many rows it reads for each change."""
     if node.ranking.last is not None:
         return "Over an append table, it would keep only rows that can still reach the range."
     if node.ranking.settled is not None:
