@@ -47,7 +47,8 @@ def produce(job_file: Path, table: str, file: Any) -> None:
     typed, sent = file.isatty(), 0
     with Producer(load_job(job_file), table) as producer:
         if typed:
-            click.echo(f"Type rows of {table}, one JSON object per line, until Ctrl-D: {producer.columns}", err=True)
+            columns = ", ".join(f"{column.name} {column.type.sql}" for column in producer.table.declared.fields)
+            click.echo(f"Type rows of {table}, one JSON object per line, until Ctrl-D: {columns}", err=True)
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:

@@ -70,11 +70,6 @@ class Producer:
         """The table: its columns, key and mode."""
         return self._of
 
-    @property
-    def columns(self) -> str:
-        """The table's columns with their SQL types, as text."""
-        return ", ".join(f"{column.name} {column.type.sql}" for column in self._of.declared.fields)
-
     def insert(self, row: Mapping[str, Any]) -> None:
         """Insert a row."""
         self.send("+I", row)

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from rowkind.service.web.play.server import PlayServer, examples
 from rowkind.service.web.play.worker import Worker
+from tests.docs.hooks import hook
 from tests.page.test_browser import CONTRASTS, LEAST_CONTRAST, SHOTS
 
 SECONDS = 30_000
@@ -116,6 +117,15 @@ def test_a_link_has_the_job_and_the_changes(page: Page, browser: Browser) -> Non
     for editor in ("#job", "#changes", "#sink"):
         assert other.locator(editor).input_value() == page.locator(editor).input_value()
     other.context.close()
+
+
+def test_a_link_of_the_docs_opens_its_example(page: Page, address: str) -> None:
+    """The page reads the fragment that the hook of the documentation site writes."""
+    shown = examples()[3]
+    fragment = hook("play").link(shown.job, shown.changes).partition("#")[2]
+    page.goto(f"{address}#{fragment}")
+    expect(page.locator("#job")).to_have_value(shown.job)
+    expect(page.locator("#changes")).to_have_value(shown.changes)
 
 
 def test_a_broken_link_shows_an_example(page: Page, address: str) -> None:
