@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from rowkind.errors import BUG, FAILED, NO_SPACE, RowkindError
-from rowkind.service.cli import completion, dev, plan, records, run, top, topics, trying
+from rowkind.service.cli import completion, dev, init, plan, records, run, top, topics, trying
 from rowkind.service.cli.job_file import calls, fail
 from rowkind.version import environment
 
@@ -114,6 +114,7 @@ for _each in (
     top.top,
     topics.topics,
     topics.dead_letters,
+    init.init,
     records.produce,
     records.generate,
     records.consume,

@@ -212,6 +212,27 @@ def test_generated_rows_are_read_by_the_job(make_job: MakeJob, mode: str) -> Non
     assert len(table(job, "orders")) == inserted - kinds.count("-D")
 
 
+def test_a_job_file_is_made_for_a_topic(make_job: MakeJob, broker: Broker, tmp_path: Path) -> None:
+    """`init` writes a job that can run; without a key it says which option gives it, and a terminal is asked."""
+    job, output = make_job("upsert", "json"), tmp_path / "drafted.yaml"
+    topic = json.loads(job.read_text())["tables"]["orders"]["topic"]
+    with Producer(job, "orders") as orders:
+        orders.insert(A)
+        orders.delete({"id": 1})
+    init = ["init", topic, "--kafka", broker.bootstrap_servers]
+    refused = CliRunner().invoke(main, init)
+    assert refused.exit_code == 2
+    assert f"add --key {topic}=COLUMN,… with some of id, name, amount, placed" in refused.stderr
+    with Terminal(sys.executable, "-m", "rowkind", *init, "-o", output) as asked:
+        asked.until(f"Which columns identify a row of {topic}")
+        asked.type("id")
+        assert asked.ended() == 0, asked.said
+    checked = CliRunner().invoke(main, ["check", str(output)])
+    assert (checked.exit_code, checked.stderr) == (0, "")
+    assert "mode: upsert    # it has records without a value" in output.read_text()
+    assert CliRunner().invoke(main, [*init, "-o", str(output)]).exit_code == 2
+
+
 def test_typed_rows_are_sent_one_by_one(make_job: MakeJob) -> None:
     """Each line is in the topic before the next one is typed, and an invalid line does not end the command."""
     job = make_job("retract")
