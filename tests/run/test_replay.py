@@ -135,7 +135,7 @@ def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pyt
     job.set_back("savepoint")
     caplog.clear()
     _rebuilt(job)
-    assert "is no longer on record; rebuilding the state from the topics" in caplog.text
+    assert "is no longer recorded; rebuilding the state from the topics" in caplog.text
     with job.running() as running:
         job.save("second")
         job.send("clicks", "+I", id=8)
