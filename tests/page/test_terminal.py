@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -171,7 +172,9 @@ def test_top_says_what_is_no_rowkind(path: str, tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["top", f"http://127.0.0.1:{server.server_port}{path}"])
         server.shutdown()
     assert done.exit_code == 3
-    assert "not a status page of" in done.output
+    assert re.search(
+        "is not a (Rowkind status page|status page of this version of Rowkind): check the address", done.output
+    )
 
 
 @pytest.mark.parametrize(

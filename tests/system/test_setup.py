@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -52,4 +53,6 @@ def setup(tree: Path, python: str) -> subprocess.CompletedProcess[str]:
     (tree / "python").write_text(python)
     (tree / "python").chmod(0o755)
     command = ["make", "setup", f"PYTHON={tree / 'python'}"]
-    return subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    # `make` that is called by `make test` would print its folder, and take over the options.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
