@@ -18,16 +18,17 @@ from rowkind.avro.errors import RegistryError, RegistryUnreachableError
 from rowkind.avro.registry import Registry
 from rowkind.avro.schema import Record
 from rowkind.service.client.external_table import OutsideError
+from rowkind.service.job.columns import row_of_envelope
 from rowkind.service.kafka.clients import KafkaSettings
 from rowkind.service.kafka.committed_records import committed
 from rowkind.service.kafka.record import OneRecord
 from rowkind.service.kafka.topics import settings_of
-from rowkind.service.physical.row_kind import PRESETS
+from rowkind.service.physical.row_kind import PRESETS, RowKindHeader
 
 SAMPLE = 1_000
 """The number of records of a topic from which its mode is guessed."""
 
-_HEADER = "op"
+_HEADER = RowKindHeader().header
 _ENVELOPE = {"before", "after", "op"}
 _AVRO = b"\0"
 """The first byte of a value in Confluent's format."""
@@ -100,9 +101,8 @@ def draft(topic: SampledTopic, key: Sequence[str] = ()) -> TableDraft:
     in_avro = topic.value is not None and _in_avro(topic)
     value = topic.value if topic.value is not None and in_avro else _of_json(topic)
     mode, reason, preset = _mode(topic)
-    if value.names and set(value.names) >= _ENVELOPE:
-        row = value.type("after")
-        value = Record(row.name, row.fields)
+    if set(value.names) >= _ENVELOPE and (row := row_of_envelope(value)) is not None:
+        value = row
         mode, reason, preset = "debezium", "its values are Debezium's envelopes", "rowkind"
     key = key or [name for name in (topic.key.names if topic.key is not None else ()) if name in value.names]
     if unknown := [name for name in key if name not in value.names]:

@@ -105,13 +105,21 @@ def _from_registry(job: Job, table: str) -> Record:
     record = open_registry(job).latest(f"{of.topic}-value")
     if of.mode != "debezium":
         return record
-    if "after" not in record.names or record.type("after").kind != "record":
+    row = row_of_envelope(record)
+    if row is None:
         raise _error(
             job,
             table,
             "mode",
             f"the registry's schema of topic {of.topic} is not a Debezium envelope: it has no `after`",
         )
+    return row
+
+
+def row_of_envelope(record: Record) -> Record | None:
+    """Return the columns of the rows in Debezium's envelopes with this schema; None if it is no envelope."""
+    if "after" not in record.names or record.type("after").kind != "record":
+        return None
     row = record.type("after")
     return Record(row.name, row.fields)
 

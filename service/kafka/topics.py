@@ -193,6 +193,14 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
 
     Raises MissingTopicError, which names all missing topics, or UnfitTopicError.
     """
+    return _advice(require(kafka, topics), topics)
+
+
+def require(kafka: KafkaSettings, topics: Sequence[Topic]) -> AdminClient:
+    """Check that the topics exist and suit their use, without their settings. Return the client that was used.
+
+    Raises MissingTopicError, which names all missing topics, or UnfitTopicError.
+    """
     admin = reach(kafka)
 
     def ask() -> Mapping[str, TopicMetadata]:
@@ -212,7 +220,7 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
                 f"The progress topic {topic.name} has too few partitions: it has {count}, but needs "
                 f"{topic.partitions}, one per task. Add partitions to the topic."
             )
-    return _advice(admin, topics)
+    return admin
 
 
 def settings_of(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -46,7 +46,7 @@ def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool =
             name: topics.source_topic(name, source.mode, job.parallelism, truncates=source.truncates)
             for name, source in _read(queries).items()
         }
-    topics.check(at.kafka, [topic for topic in _all(job, queries) if topic.name not in wanted])
+    topics.require(at.kafka, [topic for topic in _all(job, queries) if topic.name not in wanted])
     return topics.create(at.kafka, wanted.values())
 
 

@@ -97,7 +97,7 @@ class Stage:
         self._job.write_text(json.dumps(json.loads(self._job.read_text()) | changed))
 
     def tolerate_losses(self, *, tolerate: bool) -> None:
-        """Set whether the job continues if rows that it has not read are lost; it applies from the next start."""
+        """Set whether the job continues if unread rows are lost; it applies from the next start."""
         start = {"start": {"on_lost": "earliest"}} if tolerate else {}
         self.change(tables={name: self.shop.table(name, **start) for name in COLUMNS})
 

@@ -124,7 +124,7 @@ def _compared(trial: Trial, comparisons: Iterable[Comparison]) -> Outcome:
 
 
 def guarded(difference: Callable[[], Outcome | None]) -> Outcome:
-    """Return the outcome of a comparison, also if it cannot be made."""
+    """Return the outcome of a comparison, even if it cannot be made."""
     try:
         return difference() or Outcome("agreed")
     except PlanError as error:

@@ -68,7 +68,7 @@ def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_a_java_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its own words, of class file versions, help nobody."""
+    """A Java that is too old is named as such, because the JVM's message about class file versions is no help."""
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
     program.write_text(

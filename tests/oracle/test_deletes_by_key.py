@@ -46,7 +46,7 @@ QUERIES = {
 @pytest.mark.parametrize("null", ["", " NOT NULL"], ids=["may be NULL", "not NULL"])
 @pytest.mark.parametrize("name", QUERIES)
 def test_they_take_back_what_is_there(tmp_path: Path, name: str, null: str) -> None:
-    """A delete by key retracts the stored row, also if the time is NOT NULL and the delete has a placeholder."""
+    """A delete by key retracts the stored row, even if the time is NOT NULL and the delete has a placeholder."""
     sql = f"SELECT a.id AS id, b.id AS other FROM a {QUERIES[name]}"
     for dice in drawn(f"{name}{null}", seeds(3)):
         query = Clocked.of(job_of(tmp_path, JOB.format(sql=sql, null=null)))

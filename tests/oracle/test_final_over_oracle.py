@@ -247,7 +247,7 @@ def test_a_partition_that_nothing_comes_to_is_let_go_of(tmp_path: Path, name: st
 
 
 def test_windows_above_are_final(tmp_path: Path) -> None:
-    """The event time is preserved through OVER, also if its frame looks ahead."""
+    """The event time is preserved through OVER, even if its frame looks ahead."""
     for behind in ("CURRENT ROW", "INTERVAL '2' SECOND FOLLOWING"):
         sql = (
             "SELECT window_end, MAX(s) AS hi FROM TABLE(TUMBLE(TABLE o, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "

@@ -117,8 +117,8 @@ def test_a_reader_chooses_the_version(tmp_path: Path, browser: Browser) -> None:
         subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, env=QUIET)
 
     run("git", "init", "--quiet")
-    run("git", "config", "user.name", "nobody")
-    run("git", "config", "user.email", "nobody@example.com")
+    run("git", "config", "user.name", "reader")
+    run("git", "config", "user.email", "reader@example.com")
     run("git", "commit", "--quiet", "--allow-empty", "--message", "a commit that the site is of")
     mike = str(BIN / "mike")
     for version in ("0.1.0", "0.2.0"):

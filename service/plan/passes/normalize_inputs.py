@@ -1,12 +1,12 @@
 """Add a Normalize where a consumer needs old rows that a table does not send.
 
 An upsert table never sends the row that an update replaces. A retract table with a primary key may send a +U without a
--U, or retract a row that it has not sent, unless the job marks the table as exact. This does no harm if the consumer
+-U, or retract a row that it never sent, unless the job marks the table as exact. This does no harm if the consumer
 finds the old row itself, by a key that no update can change (FLINK-38579 shows what happens otherwise). In other cases,
 the old row would remain in the result indefinitely. A Normalize between the table and the consumer then stores the
 table's rows and adds the missing old rows.
 
-A retract table without a primary key may also retract rows that it has not sent. A join or a rank detects such
+A retract table without a primary key may also retract rows that it never sent. A join or a rank detects such
 retractions, because it finds rows by their content (`passes.add_row_digests`). An aggregate, a union or a retract topic
 cannot detect them, so it needs a Normalize.
 
@@ -164,7 +164,7 @@ def leaves_out_old_rows(node: LogicalNode) -> bool:
 
 
 def _unchecked(node: LogicalNode) -> bool:
-    """Whether the node may retract rows that it has not sent."""
+    """Whether the node may retract rows that it never sent."""
     scan = bare_scan(node)
     return scan is not None and scan.source.may_retract_unsent and not is_empty(node)
 

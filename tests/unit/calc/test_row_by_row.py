@@ -38,7 +38,7 @@ def _column(rng: random.Random, name: str) -> pa.Array:
 
 @pytest.mark.parametrize("seed", seeds(24))
 def test_a_row_has_its_value_whatever_is_beside_it(seed: int) -> None:
-    """A row has the same value alone and in a batch, also if it is NULL or fails, or another row is out of range."""
+    """A row has the same value alone and in a batch, even if it is NULL or fails, or another row is out of range."""
     rng = random.Random(seed)
     columns = {name: _column(rng, name) for name in COLUMNS.names}
     for _ in range(5):

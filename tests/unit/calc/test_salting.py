@@ -66,7 +66,7 @@ def test_rows_without_a_key_stay_where_their_content_leads() -> None:
 
 
 def test_a_stray_retraction_of_a_copied_row_is_told_once() -> None:
-    """Each copy of an unmatched retraction finds no row, but it is counted once, also if the row has expired."""
+    """Each copy of an unmatched retraction finds no row, but it is counted once, even if the row has expired."""
     for ttl, unmatched, late in ((None, 1, 0), (1000, 0, 1)):
         join = Join(JoinSpec("inner", Side("multiset"), Side("multiset", ttl_ms=ttl, copied=True)))
         stores = {name: MemoryStore() for name in join.arrangements}

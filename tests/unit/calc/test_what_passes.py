@@ -68,7 +68,7 @@ def test_an_update_under_one_key_stays_an_update() -> None:
 
 
 def test_an_update_that_changes_the_key_becomes_a_delete_and_an_insert() -> None:
-    """An update becomes -D and +I if its key or its sub-key changes, also if one of the keys is NULL."""
+    """An update becomes -D and +I if its key or its sub-key changes, even if one of the keys is NULL."""
     moved = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
     nulled = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1}))
     renamed = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 2, "customer": 5}))

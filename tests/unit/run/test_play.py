@@ -96,7 +96,7 @@ def test_another_sink_can_be_chosen() -> None:
     ],
 )
 def test_an_error_in_the_job_has_its_line(before: str, after: str, line: int, says: str) -> None:
-    """An error of the YAML, of a setting or of the SQL has its line in the job, also if YAML folds the SQL."""
+    """An error of the YAML, of a setting or of the SQL has its line in the job, even if YAML folds the SQL."""
     sink = "all_orders" if "name" in after else None
     error = result(JOB.replace(before, after), sink=sink)["error"]
     assert (error["of"], error["line"]) == ("job", line), error
