@@ -40,3 +40,8 @@ class ArrivalNumber:
     def partitions(seqs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the partition numbers of packed arrival numbers."""
         return seqs & _PARTITION
+
+    @staticmethod
+    def offsets(seqs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the offsets of packed arrival numbers."""
+        return seqs >> PARTITION_BITS

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from rowkind.avro import codec
@@ -17,7 +18,7 @@ from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import WEIGHTS, Rows
+from rowkind.operators.columns.changes import WEIGHTS, Int64s, Rows
 from rowkind.service.client.external_table import JobFile, opened, readable_topic
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
@@ -27,6 +28,7 @@ from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.new_partitions import until_growth
 from rowkind.service.kafka.offsets import At, Range
+from rowkind.service.kafka.record import Records
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.keys import Key
 from rowkind.service.physical.node import PhysicalScan
@@ -77,32 +79,55 @@ def table(job: JobFile, name: str) -> pa.Table:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive changes of a topic, and dead letters for the records that could not be decoded."""
+    """Consecutive changes of a topic, and dead letters for the records that could not be decoded.
+
+    - `timestamp`: the time of each row's record, in ms since the epoch, or -1 if the record has none.
+    - `truncation`: the arrival number of the last record that truncates the table, or None if no record does.
+    """
 
     rows: Rows
     letters: Sequence[DeadLetter]
+    timestamp: Int64s
+    truncation: int | None = None
 
 
-def read(job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool) -> Iterator[Chunk]:
+@dataclass(frozen=True)
+class Between:
+    """The offsets between which topics are read. A partition that `end` does not name is not read.
+
+    A partition that `begin` does not name is read from its earliest record. No partition is read beyond the changes
+    that are committed.
+    """
+
+    end: Mapping[At, int]
+    begin: Mapping[At, int] = field(default_factory=dict)
+
+
+def read(
+    job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool, between: Between | None = None
+) -> Iterator[Chunk]:
     """Yield the changes of a topic in chunks. If `follow` is set, wait for more changes indefinitely.
 
     If `tolerate` is set, records that cannot be decoded become dead letters. Otherwise the first one raises
-    UndecodableRowError.
+    UndecodableRowError. `between`: the offsets to read; None for everything that is committed.
     """
-    cluster, at = Cluster(job.brokers), dict[At, int]()
+    cluster, at = Cluster(job.brokers), dict[At, int](between.begin if between else {})
     decoder = Decoder(PhysicalScan(of.table, of, _as_it_is(of.declared)), open_registry(job), tolerate=tolerate)
     in_order = [of.topic] if of.mode == "upsert" else []
     with closing(Fetcher(job.brokers, whole=True)) as fetcher:
         while True:
             partitions = cluster.topics([of.topic]).partitions
             earliest = cluster.earliest(partitions)
-            at = earliest | at
+            at = {each: max(first, at.get(each, 0)) for each, first in earliest.items()}
             all_, now_ms = cluster.ends(partitions), round(time.time() * 1000)
+            if between is not None:
+                all_ = {each: max(at[each], min(end, between.end.get(each, 0))) for each, end in all_.items()}
             ends = until_growth(cluster, in_order, at, all_, earliest=earliest, now_ms=now_ms)
             ranges = [Range(*each, at[each], end) for each, end in ends.items() if end > at[each]]
             for records in (each for chunk in fetcher.fetch(ranges, {of.topic: "earliest"}) for each in chunk):
                 decoded = decoder.decode(records)
-                yield Chunk(decoded.rows, decoded.letters)
+                times = _times(records, decoded.rows.seq)
+                yield Chunk(decoded.rows, decoded.letters, times, decoded.truncation)
             at |= ends
             if ends != all_:
                 continue
@@ -110,6 +135,17 @@ def read(job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool) -> 
                 return
             if not ranges:
                 time.sleep(_PAUSE_SECONDS)
+
+
+def _times(records: Records, seq: Int64s) -> Int64s:
+    """Return the timestamps of the records with the given arrival numbers."""
+    assert records.timestamp is not None, "the records were fetched whole"
+    numbers = ArrivalNumber.pack(records.offset, records.partition)
+    if len(seq) == len(numbers):
+        return records.timestamp
+    order = np.argsort(numbers)
+    times: Int64s = records.timestamp[order[np.searchsorted(numbers[order], seq)]]
+    return times
 
 
 class TopicFold:

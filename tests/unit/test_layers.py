@@ -76,7 +76,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "confluent_kafka": ("service.kafka", "service.dev", "service.client", "version", *RUNNING),
     "confluent_kafka.schema_registry": ("avro",),
     "sqlglot": ("service.plan", "service.flink"),
-    "duckdb": ("service.execute", "service.dev", *RUNNING),
+    "duckdb": ("service.execute", "service.dev", "service.client", *RUNNING),
     "pydantic": ("service.job",),
     "ruamel": ("service.job",),
     "rich": ("service.cli",),
