@@ -1,6 +1,6 @@
 """Rowkind keeps the results of streaming SQL queries over Kafka changelogs up to date, on PySpark.
 
-    rowkind.Job          a job file: check it, explain it, try it on a few changes, run it
+    rowkind.Job          a job: check it, explain it, try it on a few changes, run it, use its topics
     rowkind.client       produce to a job's tables, and read its sinks
 
     rowkind.operators    the stateful operators: changes in, changes out, in columnar form

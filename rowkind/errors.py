@@ -29,3 +29,7 @@ class RowkindError(Exception):
 
     exit_code: int = FAILED
     retryable: ClassVar[bool] = False
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the message, without a stack trace through Rowkind's own code."""
+        return [f"{type(self).__name__}: {self}"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,24 +54,63 @@ class Change:
     offset: int
 
 
-def changes(job: JobFile, name: str, *, follow: bool = False) -> Iterator[Change]:
-    """Yield the committed changes of a sink or a table, in order within each partition.
+@dataclass(frozen=True)
+class TopicChanges:
+    """The committed changes of a topic, in order within each partition. Each iteration begins at the topic's start.
 
-    If `follow` is set, wait for more changes indefinitely. Raises OutsideError, JobError, PlanError, ChangelogError,
-    and UndecodableRowError for a record that cannot be decoded.
+    `for` blocks while it waits for Kafka. `async for` waits in a thread of its own, and a task that iterates can be
+    cancelled. Both raise ChangelogError, and UndecodableRowError for a record that cannot be decoded.
+    """
+
+    job: Job
+    of: SourceTable
+    follow: bool
+
+    def __iter__(self) -> Iterator[Change]:
+        for some in self._chunks(threading.Event()):
+            yield from some
+
+    async def __aiter__(self) -> AsyncIterator[Change]:
+        stop = threading.Event()
+        chunks, loop = self._chunks(stop), asyncio.get_running_loop()
+        thread = ThreadPoolExecutor(1, "rowkind-changes")
+        try:
+            while (some := await loop.run_in_executor(thread, next, chunks, None)) is not None:
+                for change in some:
+                    yield change
+        finally:
+            # The thread may be waiting for changes. It closes the connection after that.
+            stop.set()
+            thread.submit(chunks.close)
+            thread.shutdown(wait=False)
+
+    def _chunks(self, stop: threading.Event) -> Generator[list[Change], None, None]:
+        record = self.of.declared
+        for chunk in read(self.job, self.of, follow=self.follow, tolerate=False, stop=stop):
+            decoded = codec.read(record, chunk.rows.payload)
+            columns = [to_python(decoded.column(name)) for name in record.names]
+            found = []
+            for kind, seq, *row in zip(chunk.rows.kind.tolist(), chunk.rows.seq.tolist(), *columns, strict=True):
+                place = ArrivalNumber.of(seq)
+                row_ = dict(zip(record.names, row, strict=True))
+                found.append(Change(SYMBOLS[kind], row_, place.partition, place.offset))
+            yield found
+
+
+def changes(job: JobFile, name: str, *, follow: bool = False) -> TopicChanges:
+    """Return the committed changes of a sink or a table, for `for` and for `async for`.
+
+    If `follow` is set, they never end. Raises OutsideError, JobError, PlanError or RegistryError.
     """
     job = opened(job)
-    of = readable_topic(job, name)
-    for chunk in read(job, of, follow=follow, tolerate=False):
-        decoded = codec.read(of.declared, chunk.rows.payload)
-        columns = [to_python(decoded.column(name)) for name in of.declared.names]
-        for kind, seq, *row in zip(chunk.rows.kind.tolist(), chunk.rows.seq.tolist(), *columns, strict=True):
-            place = ArrivalNumber.of(seq)
-            yield Change(SYMBOLS[kind], dict(zip(of.declared.names, row, strict=True)), place.partition, place.offset)
+    return TopicChanges(job, readable_topic(job, name), follow)
 
 
 def table(job: JobFile, name: str) -> pa.Table:
-    """Return the rows that the topic of a sink or a table represents now. Raises the same errors as `changes`."""
+    """Return the rows that the topic of a sink or a table represents now.
+
+    Raises the errors of `changes` and of its iteration.
+    """
     job = opened(job)
     of = readable_topic(job, name)
     fold = TopicFold(of)
@@ -104,18 +146,25 @@ class Between:
 
 
 def read(
-    job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool, between: Between | None = None
+    job: Job,
+    of: SourceTable,
+    *,
+    follow: bool = False,
+    tolerate: bool,
+    between: Between | None = None,
+    stop: threading.Event | None = None,
 ) -> Iterator[Chunk]:
-    """Yield the changes of a topic in chunks. If `follow` is set, wait for more changes indefinitely.
+    """Yield the changes of a topic in chunks. If `follow` is set, wait for more changes until `stop` is set.
 
     If `tolerate` is set, records that cannot be decoded become dead letters. Otherwise the first one raises
     UndecodableRowError. `between`: the offsets to read; None for everything that is committed.
     """
     cluster, at = Cluster(job.brokers), dict[At, int](between.begin if between else {})
+    ended = stop or threading.Event()
     decoder = Decoder(PhysicalScan(of.table, of, _as_it_is(of.declared)), open_registry(job), tolerate=tolerate)
     in_order = [of.topic] if of.mode == "upsert" else []
     with closing(Fetcher(job.brokers, whole=True)) as fetcher:
-        while True:
+        while not ended.is_set():
             partitions = cluster.topics([of.topic]).partitions
             earliest = cluster.earliest(partitions)
             at = {each: max(first, at.get(each, 0)) for each, first in earliest.items()}
@@ -134,7 +183,7 @@ def read(
             if not follow:
                 return
             if not ranges:
-                time.sleep(_PAUSE_SECONDS)
+                ended.wait(_PAUSE_SECONDS)
 
 
 def _times(records: Records, seq: Int64s) -> Int64s:

@@ -1,4 +1,4 @@
-"""`rowkind.Job`: work with a job file from Python, without the command line. Only `start` needs Kafka."""
+"""`rowkind.Job`: work with a job from Python, without the command line. Only its topics and `start` need Kafka."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.errors import REFUSED, RowkindError
-from rowkind.operators.changelog import SYMBOLS
-from rowkind.operators.columns.changes import Changes
-from rowkind.service.job.load import load
-from rowkind.service.job.model import Job
+from rowkind.service.job.load import load, loaded
+from rowkind.service.library.job_graph import drawn
 from rowkind.service.library.plan import Plan
-from rowkind.service.physical.node import PhysicalSink
+from rowkind.service.library.result import Result, of_changes
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.query import trial
@@ -27,9 +24,15 @@ from rowkind.service.query.trial import InputError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rowkind.service.run.background_job import StartedJob
+    from rowkind.service.client.consume import TopicChanges
+    from rowkind.service.client.produce import Producer
+    from rowkind.service.library.running_job import StartedJob
 
-log = logging.getLogger("rowkind")
+# As in any library, messages appear only if the program configures logging.
+logging.getLogger("rowkind").addHandler(logging.NullHandler())
+
+_TEXT = Path("<yaml>")
+"""The name of a job file that is only a text, for messages."""
 
 TrialLine = Mapping[str, Any]
 """A change, `{"table": "orders", "op": "+I", "row": {…}}`, or a new time of the clock, `{"clock": …}`."""
@@ -42,18 +45,24 @@ class SinkError(RowkindError):
 
 
 class LoadedJob:
-    """A job that was loaded from its file: `rowkind.Job`. Its methods raise only RowkindErrors."""
+    """A job: `rowkind.Job`. Its methods raise only RowkindErrors."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    @classmethod
-    def load(cls, path: str | Path, environment: Mapping[str, str] | None = None) -> Self:
+    def __init__(self, path: str | Path, environment: Mapping[str, str] | None = None) -> None:
         """Load the job from a file. References are replaced from `environment`, by default the process's.
 
         Raises JobError with all problems in the file.
         """
-        return cls(load(path, environment))
+        self._job = load(path, environment)
+
+    @classmethod
+    def from_yaml(cls, text: str, environment: Mapping[str, str] | None = None) -> Self:
+        """Load the job from the text of a job file. Paths in the text are relative to the current folder.
+
+        Raises JobError with all problems in the text.
+        """
+        job = cls.__new__(cls)
+        job._job = loaded(text, _TEXT, environment)  # noqa: SLF001 - its own attribute
+        return job
 
     @property
     def name(self) -> str:
@@ -93,22 +102,20 @@ class LoadedJob:
         changes: str | Path | Iterable[TrialLine],
         sink: str | None = None,
         *,
-        fold: bool = False,
         batch_rows: int = 1,
         open_: bool = False,
-    ) -> pa.Table:
+    ) -> Result:
         """Run a sink's query over changes in memory, without Kafka or Spark.
 
         Args:
             changes: a file of JSON lines, or the changes themselves, with Python values or values in their JSON form.
             sink: the name of the sink; optional if the job has only one.
-            fold: return the rows that remain at the end, instead of the changes.
             batch_rows: the number of changes in a batch.
             open_: do not advance time at the end. By default, all watermarks and PROCTIME() advance past all times.
 
         Returns:
-            A table with the columns `batch` (a number from 0), `op` (the row kind) and `row` (a struct of the result's
-            columns). With `fold`, a table of the result's columns.
+            The changes of the query's result: the number of the batch from 0, the row kind, and the row. `fold()` of
+            the result has the rows that remain at the end.
 
         Raises InputError for an invalid change, and RunError if the changes make the job fail.
         """
@@ -126,20 +133,64 @@ class LoadedJob:
             raise InputError(f"{changes!r} is neither a file of changes nor a list of changes: {trial.EXPECTED}")
         if not open_:
             trial.end(query, batches)
-        engine = trial.in_memory(log.warning)
-        if fold:
-            return codec.table(query.value, trial.folded(self._job, query, batches, engine))
-        return _changes(query, list(engine(self._job, query, batches)))
+        warnings: list[str] = []
+        found = list(trial.in_memory(warnings.append)(self._job, query, batches))
 
-    def start(self, spark: SparkSession, *, upgrade: bool = False, reset_state: bool = False) -> StartedJob:
-        """Start the job in a background thread of the caller's Spark session, like `rowkind run` in its own session.
+        def fold() -> pa.Table:
+            rows = trial.fold_of(query)
+            for each in found:
+                rows.apply(each)
+            return codec.table(query.value, trial.in_order(query, rows))
 
-        The job sets Spark options for its queries. The session determines Java's memory and the access to object
-        stores. As for `rowkind run`, `upgrade` rebuilds the changed queries, and `reset_state` rebuilds all queries.
+        return Result(of_changes(query.value, found), fold, warnings)
+
+    def create_topics(self) -> tuple[str, ...]:
+        """Create the missing topics of tables and sinks, and register the sinks' schemas. Return the created topics.
+
+        Raises the errors of the job, of Kafka and of the registry.
+        """
+        from rowkind.service.query.topics import connect, create, register  # noqa: PLC0415 -- the rest needs no Kafka
+
+        self._job.check_runnable()
+        queries, connection = planned_whole(self._job), connect(self._job)
+        created = tuple(create(self._job, queries, connection, sources=True))
+        for sink in (sink for query in queries.values() for sink in query.sinks):
+            register(sink, connection)
+        return created
+
+    def producer(self, table: str) -> Producer:
+        """Return a context manager that writes to a table's topic. Raises OutsideError, JobError or RegistryError."""
+        from rowkind.service.client.produce import Producer  # noqa: PLC0415 -- as above
+
+        return Producer(self._job, table)
+
+    def changes(self, name: str, *, follow: bool = False) -> TopicChanges:
+        """Return the committed changes of a sink's or table's topic, for `for` and for `async for`.
+
+        If `follow` is set, they never end. Raises OutsideError, JobError, PlanError or RegistryError.
+        """
+        from rowkind.service.client.consume import changes  # noqa: PLC0415 -- as above
+
+        return changes(self._job, name, follow=follow)
+
+    def read(self, name: str) -> Result:
+        """Return the rows that the topic of a sink or table represents now. Raises the errors of `changes`."""
+        from rowkind.service.client.consume import table  # noqa: PLC0415 -- as above
+
+        return Result(table(self._job, name))
+
+    def start(
+        self, spark: SparkSession | None = None, *, upgrade: bool = False, reset_state: bool = False
+    ) -> StartedJob:
+        """Start the job in a background thread. Nothing is printed; `wait_ready` waits for the first results.
+
+        Without `spark`, Rowkind starts a Spark session for all jobs of this process. With `spark`, the job runs in the
+        caller's session, which determines Java's memory and the access to object stores. As for `rowkind run`,
+        `upgrade` rebuilds the changed queries, and `reset_state` rebuilds all queries.
 
         Raises the errors of the job and its topics, and SparkStartError if the session is unsuitable.
         """
-        from rowkind.service.run.background_job import StartedJob  # noqa: PLC0415 -- the rest of a job needs no Spark
+        from rowkind.service.library.running_job import StartedJob  # noqa: PLC0415 -- the rest of a job needs no Spark
 
         return StartedJob(self._job, spark, "everything" if reset_state else "what changed" if upgrade else "nothing")
 
@@ -154,16 +205,6 @@ class LoadedJob:
     def __repr__(self) -> str:
         return f"<Job {self.name}: {', '.join(self.tables)} -> {', '.join(self.sinks)}>"
 
-
-def _changes(sink: PhysicalSink, batches: list[Changes]) -> pa.Table:
-    """Return the changes of all batches as one table."""
-    whole = Changes.concat(batches)
-    numbers = np.repeat(np.arange(len(batches)), [len(each) for each in batches])
-    rows = codec.table(sink.value, whole.payload)
-    return pa.table(
-        {
-            "batch": pa.array(numbers, pa.int64()),
-            "op": pa.array(SYMBOLS, pa.string()).take(pa.array(whole.kind)),
-            "row": rows.to_struct_array() if len(rows) else pa.array([], pa.struct(rows.schema)),
-        }
-    )
+    def _repr_html_(self) -> str:
+        """Return a picture of the job: tables, queries and sinks."""
+        return drawn(self._job)

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def quiet_stderr(*, later: bool = False) -> Iterator[None]:
     source, sink = os.pipe()
     os.dup2(sink, 2)
     os.close(sink)
-    relay = threading.Thread(target=_relay, args=(source, screen), name="jvm-stderr", daemon=True)
+    relay = threading.Thread(target=_relay_to_screen, args=(source, screen), name="jvm-stderr", daemon=True)
     if not later:
         relay.start()
     try:
@@ -68,15 +68,34 @@ def quiet_stderr(*, later: bool = False) -> Iterator[None]:
             relay.start()
 
 
-def _relay(source: int, screen: int) -> None:
+@contextmanager
+def relayed(write: Callable[[bytes], object]) -> Iterator[int]:
+    """Yield a descriptor for the output of processes that are started inside the block.
+
+    As long as these processes run, `write` is called in another thread with each line of their output, except notices.
+    """
+    source, sink = os.pipe()
+    threading.Thread(target=_relay, args=(source, write), name="jvm-output", daemon=True).start()
+    try:
+        yield sink
+    finally:
+        os.close(sink)
+
+
+def _relay_to_screen(source: int, screen: int) -> None:
+    with os.fdopen(screen, "wb", buffering=0) as out:
+        _relay(source, out.write)
+
+
+def _relay(source: int, write: Callable[[bytes], object]) -> None:
     noise = trace = False
-    with os.fdopen(source, "rb") as lines, os.fdopen(screen, "wb", buffering=0) as out:
+    with os.fdopen(source, "rb") as lines:
         for line in _without_lost_connections(lines):
             # Some notices have an empty line after them.
             noise = line.startswith(_NOISE) or (noise and not line.strip())
             trace = line.startswith(_UNANSWERED) or (trace and line.startswith(_TRACE))
             if not (noise or trace):
-                out.write(line)
+                write(line)
 
 
 def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:

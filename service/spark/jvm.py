@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -77,6 +77,8 @@ processes of a service. Everything that a batch needs must keep running until ou
 _LONGEST = 40
 """The maximum length of the temporary folder's path that leaves enough room for a socket's path in a subfolder."""
 
+_STDERR = 2
+
 _OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
 
 _LAST_WORDS_SECONDS = 5.0
@@ -106,15 +108,20 @@ def java_version() -> str:
 
 
 def python() -> str:
-    """Return the Python that a local session's JVM starts: if possible, a program that requests forks."""
-    able = hasattr(os, "pidfd_open") and os.access(_STAND_IN, os.X_OK)
+    """Return the Python that a local session's JVM starts: if possible, a program that requests forks.
+
+    A JVM that was not launched here does not know where to request them.
+    """
+    ours = SparkContext._gateway is None or bool(_running)  # noqa: SLF001 - there is no other way to ask
+    able = ours and hasattr(os, "pidfd_open") and os.access(_STAND_IN, os.X_OK)
     return str(_STAND_IN) if able else sys.executable
 
 
-def launch(options: Sequence[str], more: Path | None = None) -> None:
+def launch(options: Sequence[str], more: Path | None = None, output: int = _STDERR) -> None:
     """Start a JVM with the given options, without waiting for it, unless one is running. It exits with this process.
 
-    The class path contains the jars in the folder `more` in addition to Spark's own.
+    The class path contains the jars in the folder `more` in addition to Spark's own. The JVM and the workers write to
+    the descriptor `output`.
 
     Raises:
         MissingJavaError: There is no Java.
@@ -146,19 +153,32 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     # Java's standard output goes to standard error, so that a reader of our output need not wait until Java exits.
     with alive:
         process = subprocess.Popen(  # noqa: S603 - our own command line
-            command, stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0, pass_fds=[alive.fileno()]
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            process_group=0,
+            pass_fds=[alive.fileno()],
         )
+    forks = _forks(address, environment, output)
+    hint = "See the output above." if output == _STDERR else "Its last output:"
+    _running.append(_Jvm(process, program, told, forks, hint))
+
+
+def _forks(address: str, environment: Mapping[str, str], output: int) -> _Child:
+    """Start the process that forks Python processes when it is asked to at the socket `address`."""
     # Imported by name, because it belongs to a higher layer, which knows all modules to load.
-    forks: _Child | None = import_module(_FORKS).fork(address, 2)
-    forks = forks or subprocess.Popen(  # noqa: S603 - our own module
+    forked: _Child | None = import_module(_FORKS).fork(address, output)
+    return forked or subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-m", _FORKS, address, _ROOM],
         stdin=subprocess.PIPE,
-        stdout=2,
+        stdout=output,
+        stderr=output,
         # Spark requires all workers to use the same hash seed.
-        env=environment | {"PYTHONHASHSEED": "0"},
+        env={**environment, "PYTHONHASHSEED": "0"},
         process_group=0,
     )
-    _running.append(_Jvm(process, program, told, forks))
 
 
 def temporary_folder(parent: str) -> tuple[str, IO[bytes]]:
@@ -248,13 +268,14 @@ class _Child(Protocol):
 class _Jvm:
     """A JVM, and the process that forks its workers. Both run as long as their standard input is open.
 
-    `told`: the file to which the JVM writes its port and secret.
+    `told`: the file to which the JVM writes its port and secret. `hint`: where the JVM's output is.
     """
 
     process: subprocess.Popen[bytes]
     program: str
     told: Path
     forks: _Child
+    hint: str
 
     def leave(self) -> None:
         """Let the forking process exit, once all processes that it forked have exited."""
@@ -274,9 +295,7 @@ class _Jvm:
         self.forks.kill()
         self.leave()
         _running.clear()
-        raise SparkStartError(
-            f"Spark did not start with {self.program}, which must be Java 17 or newer. See the output above."
-        )
+        raise SparkStartError(f"Spark did not start with {self.program}, which must be Java 17 or newer. {self.hint}")
 
 
 _running: list[_Jvm] = []

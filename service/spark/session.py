@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import resources
 from pathlib import Path
@@ -32,7 +32,7 @@ from rowkind.service.machine.budget import Budget
 from rowkind.service.machine.jars import java
 from rowkind.service.python.code import Code
 from rowkind.service.spark import kubernetes, s3
-from rowkind.service.spark.console_filter import quiet_stderr
+from rowkind.service.spark.console_filter import quiet_stderr, relayed
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
 from rowkind.service.spark.jvm import drop_ended, ended, gateway, launch, python
 from rowkind.service.spark.warm import warm_up
@@ -75,6 +75,13 @@ code, of which a job fills 35 MB in its first minute. When this space is full, J
 
 _USUAL = Budget()
 
+_CHATTY = (
+    "org.apache.spark.sql.execution.streaming",
+    "org.apache.spark.sql.execution.python.streaming",
+    "org.apache.spark.scheduler.DAGScheduler",
+)
+"""The loggers whose warnings a job causes in the caller's session."""
+
 _MASTER = re.compile(r"local(\[|$)|spark://|k8s://|yarn$")
 _ADDRESS = re.compile(r"(?<=[/,])([^/,:\[\]]+|\[[^\]]+\]):(\d+)")
 _ANSWER_SECONDS = 5.0
@@ -95,6 +102,15 @@ def begin(checkpoint: str, budget: Budget = _USUAL) -> None:
     """
     with quiet_stderr(later=True):
         launch(_local_options(budget), s3.jars(checkpoint))
+
+
+def begin_without_output(checkpoint: str, budget: Budget, write: Callable[[bytes], object]) -> None:
+    """Start the JVM of a local session early. `write` is called with each line that the JVM and its workers print.
+
+    Raises SparkStartError or DownloadError.
+    """
+    with relayed(write) as output:
+        launch(_local_options(budget), s3.jars(checkpoint), output)
 
 
 def _local_options(budget: Budget) -> list[str]:
@@ -227,6 +243,7 @@ def beside(
     if is_stopped(spark):
         raise SparkStartError("this Spark session has been stopped: create another one for the job.")
     own = spark.newSession()
+    _silence_streaming(own)
     for key, value in _settings(parallelism, checkpoint, budget).items():
         if key.startswith("spark.sql."):
             own.conf.set(key, value)
@@ -266,6 +283,15 @@ def stopping(spark: SparkSession) -> Iterator[SparkSession]:
             _stop_without_jvm(spark)
 
 
+def lost(spark: SparkSession) -> SparkLostError | None:
+    """Return an error if the session's JVM has exited, and stop the Python side, so that another session can start."""
+    code = ended()
+    if code is None:
+        return None
+    _stop_without_jvm(spark)
+    return SparkLostError(code)
+
+
 def _stop_without_jvm(spark: SparkSession) -> None:
     """Stop the Python side of a session whose JVM has exited."""
     spark.sparkContext._jsc = None
@@ -281,6 +307,14 @@ def _anybody_there(url: str) -> bool:
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):
             return True
     return not addresses
+
+
+def _silence_streaming(spark: SparkSession) -> None:
+    """Turn off warnings of Spark's streaming. It warns of every state value that is new, several times per batch."""
+    jvm: Any = spark.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    for name in _CHATTY:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
 
 
 def _on_disk(checkpoint: str) -> bool:

@@ -22,8 +22,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rowkind.service.dev.broker import Broker
+from rowkind.service.library.running_job import StartedJob
 from rowkind.service.query.errors import SavepointError
-from rowkind.service.run.background_job import StartedJob
 from rowkind.service.spark.session import session
 from tests.run.rewound import Rewound
 

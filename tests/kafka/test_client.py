@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
@@ -23,6 +26,7 @@ from rowkind.service.cli import main
 from rowkind.service.client.external_table import OutsideError
 from rowkind.service.dev.broker import Broker
 from tests.examples.jobs import EXAMPLES
+from tests.run.process import until
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.kafka
@@ -93,10 +97,39 @@ def test_a_follower_sees_what_comes_later(make_job: MakeJob) -> None:
     with Producer(job, "orders") as orders:
         orders.insert(A)
         orders.flush()
-        following = changes(job, "orders", follow=True)
+        following = iter(changes(job, "orders", follow=True))
         assert next(following).row == A
         orders.insert(B)
     assert [each.row for each in islice(following, 1)] == [B]
+
+
+def test_a_task_follows_a_topic_and_can_be_cancelled(make_job: MakeJob) -> None:
+    """`async for` leaves the event loop free for other tasks, and a cancelled task ends while it waits for changes."""
+    job, found, seen = make_job("append"), list[dict[str, Any]](), asyncio.Event()
+
+    async def follow() -> None:
+        async for change in changes(job, "orders", follow=True):
+            found.append(change.row)
+            seen.set()
+
+    async def work() -> None:
+        following = asyncio.create_task(follow())
+        with Producer(job, "orders") as orders:
+            for row in (A, B):
+                orders.insert(row)
+                orders.flush()
+                async with asyncio.timeout(30):
+                    await seen.wait()
+                seen.clear()
+        following.cancel()
+        async with asyncio.timeout(1):
+            with suppress(asyncio.CancelledError):
+                await following
+
+    asyncio.run(work())
+    assert found == [A, B]
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("rowkind-changes")}
+    until(lambda: not any(thread.is_alive() for thread in before), "the end of the thread that read the topic")
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import recorded
 from rowkind.service.kafka.topics import progress_name
 from rowkind.service.library.job import LoadedJob
+from rowkind.service.library.running_job import StartedJob
 from rowkind.service.monitoring.progress import Works
-from rowkind.service.run.background_job import StartedJob
 from tests.kafka.sinks import committed
 from tests.run.process import until
 
@@ -148,7 +148,7 @@ class Rewound:
     @contextmanager
     def running(self, **options: Any) -> Iterator[StartedJob]:
         """Run the job. At the end, wait until the current batch has ended."""
-        with LoadedJob.load(self.file).start(self.spark, **options) as job:
+        with LoadedJob(self.file).start(self.spark, **options) as job:
             yield job
 
     def batch(self, job: StartedJob) -> None:
@@ -254,7 +254,7 @@ class Rewound:
                 table = topic.removeprefix(f"{self.name}-")
                 changes = self.sent[table][batch.begin[topic, 0] : end]
                 lines += [{"table": table, "op": op, "row": row} for op, row in changes]
-        rows = LoadedJob.load(self.file).try_(lines, sink, fold=True, open_=True, batch_rows=len(lines)).to_pylist()
+        rows = LoadedJob(self.file).try_(lines, sink, open_=True, batch_rows=len(lines)).fold().to_arrow().to_pylist()
         return Counter(_text(json.dumps(row, default=_spelled)) for row in rows)
 
     def check(self) -> None:

@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 import rowkind
 
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-job = rowkind.Job.load(sys.argv[1])
+job = rowkind.Job(sys.argv[1])
 
 
 def ready(running):
@@ -83,7 +83,7 @@ import rowkind
 from rowkind.service.processes import interpreter
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-job = rowkind.Job.load(sys.argv[1])
+job = rowkind.Job(sys.argv[1])
 try:
     job.start(spark)
 except rowkind.RowkindError as error:

@@ -18,8 +18,8 @@ from rowkind.service.kafka import progress
 from rowkind.service.kafka.errors import ChangelogError, FencedError
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import TransactionalWriter
+from rowkind.service.library.running_job import StartedJob
 from rowkind.service.query.errors import LostProgressError, LostResultError
-from rowkind.service.run.background_job import StartedJob
 from tests.kafka.sinks import committed
 from tests.run.process import until
 from tests.run.topic_job import COUNTS, LATEST, ROWS, SLOW, TopicJob

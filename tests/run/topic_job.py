@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.kafka.topics import progress_name
 from rowkind.service.library.job import LoadedJob
-from rowkind.service.run.background_job import StartedJob
+from rowkind.service.library.running_job import StartedJob
 from tests.kafka.sinks import committed
 from tests.run.process import until
 
@@ -90,7 +90,7 @@ class TopicJob:
     @contextmanager
     def running(self, job: str = "", **options: Any) -> Iterator[StartedJob]:
         """Run the job. At the end, wait until the current batch has ended."""
-        with LoadedJob.load(self.folder / f"{job or self.name}.yaml").start(self.spark, **options) as running:
+        with LoadedJob(self.folder / f"{job or self.name}.yaml").start(self.spark, **options) as running:
             yield running
 
     def runs(self, rows: int | None = None, **options: Any) -> None:

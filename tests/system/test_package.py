@@ -51,7 +51,7 @@ def test_a_type_checker_knows_what_is_there(tmp_path: Path) -> None:
         "import rowkind\n"
         "from rowkind import Nope\n"
         "rowkind.Jbo\n"
-        "job: rowkind.Job = rowkind.Job.load('job.yaml')\n"
+        "job: rowkind.Job = rowkind.Job('job.yaml')\n"
         "producer: rowkind.client.Producer = rowkind.client.Producer('job.yaml', 'orders')\n"
         "version: str = rowkind.__version__\n"
     )

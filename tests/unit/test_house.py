@@ -31,6 +31,7 @@ CONCEPTS = frozenset(
         "service.execute.salting",
         "service.job.size",
         "service.kafka.ages",
+        "service.library.own_session",
         "service.library.plan",
         "service.monitoring.process_memory",
         "service.multi.service",

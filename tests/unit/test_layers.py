@@ -55,7 +55,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.dev": ("service.job",),
     "service.client": ("service.plan", "service.kafka"),
     "service.flink": ("service.plan",),
-    "service.library": ("service.run",),
+    "service.library": ("service.run", "service.client"),
     "service.cli": ("service.multi", "service.dev", "service.client", "service.flink"),
 }
 """Each layer with the layers directly below it. A layer may import every layer below it, at any depth, and no other."""
@@ -79,7 +79,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "duckdb": ("service.execute", "service.dev", "service.client", *RUNNING),
     "pydantic": ("service.job",),
     "ruamel": ("service.job",),
-    "rich": ("service.cli",),
+    "rich": ("service.cli", "service.library"),
     "click": ("service.cli", "service.dev"),
     "prometheus_client": RUNNING,
     "opentelemetry": RUNNING,

@@ -23,7 +23,7 @@ from rowkind.service.plan.errors import PlanError
 from rowkind.service.query.trial import InputError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-ORDERS = rowkind.Job.load(EXAMPLES / "orders-payments" / "job.yaml", {})
+ORDERS = rowkind.Job(EXAMPLES / "orders-payments" / "job.yaml", {})
 ORDER = {"order_id": 1, "customer": "Ada", "amount": Decimal("10.00"), "status": "new"}
 PAYMENT = {"payment_id": 7, "order_id": 1, "paid": "4.00", "method": "card"}
 CHANGES = [
@@ -39,12 +39,36 @@ def test_a_job_says_what_it_is() -> None:
     assert repr(ORDERS) == "<Job orders-payments: orders, payments -> order_payments, paid_orders>"
 
 
+def test_a_job_is_a_picture_in_a_notebook() -> None:
+    """The picture has the tables, queries and sinks. If a query cannot be planned, the problem is below it."""
+    drawn = ORDERS._repr_html_()
+    assert drawn.startswith("<svg")
+    assert all(f">{name}</text>" in drawn for name in ("orders", "payments", "main", "order_payments", "paid_orders"))
+    assert drawn.count("stroke-width") == 4
+    text = ORDERS.file.read_text().replace("o.amount - p.paid AS remaining", "RAND() AS remaining")
+    assert "RAND is not supported" in rowkind.Job.from_yaml(text, {})._repr_html_()
+
+
+def test_a_job_can_be_a_text() -> None:
+    """The text of a job file is a job, and its errors name the line in the text."""
+    assert rowkind.Job.from_yaml(ORDERS.file.read_text(), {}).sinks == ORDERS.sinks
+    with pytest.raises(JobError, match=r"<yaml>:1: tables is missing"):
+        rowkind.Job.from_yaml("job: shop\n")
+
+
+def test_a_notebook_shows_only_the_message_of_an_error() -> None:
+    """IPython takes the message from the error, without a stack trace through Rowkind's code."""
+    with pytest.raises(SinkError) as caught:
+        ORDERS.explain("nope")
+    assert caught.value._render_traceback_() == [f"SinkError: {caught.value}"]
+
+
 def test_what_is_wrong_with_a_file_is_raised(tmp_path: Path) -> None:
     """An error in the file is raised with its line, as a JobError, which is a RowkindError."""
     file = tmp_path / "job.yaml"
     file.write_text("job: shop\n")
     with pytest.raises(JobError, match="tables is missing") as caught:
-        rowkind.Job.load(file)
+        rowkind.Job(file)
     assert isinstance(caught.value, rowkind.RowkindError)
 
 
@@ -55,7 +79,7 @@ def test_what_cannot_be_kept_up_to_date_is_raised_by_check(tmp_path: Path) -> No
     text = ORDERS.file.read_text()
     file.write_text(text.replace("o.amount - p.paid AS remaining", "RAND() AS remaining"))
     with pytest.raises(rowkind.RowkindError, match="RAND"):
-        rowkind.Job.load(file, {}).check()
+        rowkind.Job(file, {}).check()
 
 
 def test_check_tells_of_every_query_that_is_refused(tmp_path: Path) -> None:
@@ -72,7 +96,7 @@ def test_check_tells_of_every_query_that_is_refused(tmp_path: Path) -> None:
     sinks = {name: {"mode": "append", "sql": sql} for name, sql in queries.items()}
     file.write_text(json.dumps({"job": "j", "tables": tables, "views": {"v": "SELECT z FROM t"}, "sinks": sinks}))
     with pytest.raises(PlanError) as refused:
-        rowkind.Job.load(file, {}).check()
+        rowkind.Job(file, {}).check()
     told = [line.partition(": ")[2].partition(",")[0] for line in str(refused.value).splitlines() if str(file) in line]
     assert told == [
         "sinks.a.sql: the function FROB is not supported",
@@ -94,11 +118,11 @@ def test_a_plan_is_text_a_document_and_a_page() -> None:
 
 
 def test_changes_are_tried_and_come_back_as_arrow() -> None:
-    """`try_` returns one row per change of the result, with the batch number, the row kind and the row."""
+    """`try_` returns one row per change of the result, with the batch number, the row kind and the row's columns."""
     result = ORDERS.try_(CHANGES, "order_payments")
-    assert result.schema.names == ["batch", "op", "row"]
-    assert result.schema.field("row").type.field("amount").type == pa.decimal128(10, 2)
-    told = [(each["batch"], each["op"], each["row"]["payment_id"], each["row"]["paid"]) for each in result.to_pylist()]
+    assert result.columns[:3] == ("batch", "op", "order_id")
+    assert result.to_arrow().schema.field("amount").type == pa.decimal128(10, 2)
+    told = [(each["batch"], each["op"], each["payment_id"], each["paid"]) for each in result]
     assert told == [
         (0, "+I", None, None),
         (1, "-D", None, None),
@@ -109,17 +133,18 @@ def test_changes_are_tried_and_come_back_as_arrow() -> None:
 
 
 def test_the_rows_that_are_left_come_back_as_arrow() -> None:
-    """With `fold`, the table has the result's rows and columns."""
-    left = ORDERS.try_(CHANGES[:2], "paid_orders", fold=True)
-    assert left.schema.names == ["payment_id", "order_id", "customer", "paid", "remaining"]
-    assert left.column("remaining").to_pylist() == [Decimal("6.00")]
+    """`fold` returns the result's rows and columns."""
+    left = ORDERS.try_(CHANGES[:2], "paid_orders").fold()
+    assert left.columns == ("payment_id", "order_id", "customer", "paid", "remaining")
+    assert [each["remaining"] for each in left] == [Decimal("6.00")]
+    assert left.fold() is left
 
 
 def test_no_changes_give_a_table_without_rows() -> None:
     """Without changes, the table has the same columns and no rows."""
     nothing, some = ORDERS.try_([], "order_payments"), ORDERS.try_(CHANGES, "order_payments")
     assert not len(nothing)
-    assert nothing.schema == some.schema
+    assert nothing.to_arrow().schema == some.to_arrow().schema
 
 
 @pytest.mark.sampled(1)
@@ -130,7 +155,7 @@ def test_a_file_of_changes_gives_what_the_command_prints(sink: str) -> None:
     with chdir(shop):
         done = CliRunner().invoke(main, ["try", "job.yaml", "--changes", "changes.jsonl", "--sink", sink, "--fold"])
     said = [json.loads(line)["row"] for line in done.stdout.splitlines()]
-    left = rowkind.Job.load(shop / "job.yaml", {}).try_(shop / "changes.jsonl", sink, fold=True)
+    left = rowkind.Job(shop / "job.yaml", {}).try_(shop / "changes.jsonl", sink).fold().to_arrow()
     assert said
     assert [list(row) for row in said] == [left.schema.names] * len(left)
     assert [row[left.schema.names[0]] for row in said] == left.column(0).to_pylist()
@@ -164,7 +189,7 @@ def test_a_float_is_the_decimal_that_a_person_wrote() -> None:
 
     def amount(value: Any) -> Any:
         table = ORDERS.try_([{"table": "orders", "op": "+I", "row": ORDER | {"amount": value}}], "order_payments")
-        return table.to_pylist()[0]["row"]["amount"]
+        return next(iter(table))["amount"]
 
     assert amount(12.3) == amount(np.float64(12.3)) == Decimal("12.30")
     assert amount(1e3) == Decimal("1000.00")
@@ -183,10 +208,10 @@ def test_numpys_scalars_are_values(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     table, sink = {"mode": "append", "columns": columns}, {"mode": "append", "sql": "SELECT * FROM t"}
     file.write_text(json.dumps({"job": "j", "tables": {"t": table}, "sinks": {"s": sink}}))
-    job = rowkind.Job.load(file, {})
+    job = rowkind.Job(file, {})
     at = np.datetime64("2026-01-31T12:00:00.5", "ns")
     row = {"id": np.int64(1), "ok": np.bool_(True), "x": np.float32(0.5), "s": np.str_("a"), "at": at}
-    (made,) = job.try_([{"table": "t", "op": "+I", "row": row}], fold=True).to_pylist()
+    (made,) = job.try_([{"table": "t", "op": "+I", "row": row}]).fold()
     assert made == {"id": 1, "ok": True, "x": 0.5, "s": "a", "at": datetime(2026, 1, 31, 12, 0, 0, 500_000, UTC)}
     with pytest.raises(InputError, match=r"id: 1\.5 is not BIGINT"):
         job.try_([{"table": "t", "op": "+I", "row": {"id": np.float64(1.5)}}])
