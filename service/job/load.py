@@ -37,7 +37,7 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
 
 def loaded(text: str, file: Path, environment: Mapping[str, str] | None = None) -> Job:
     """Load the job from a string; `file` need not exist. Raises JobError with all problems."""
-    return read(_parse(text, file), file, environment)
+    return read(parsed(text, file), file, environment)
 
 
 def read(document: CommentedMap, file: Path, environment: Mapping[str, str] | None = None) -> Job:
@@ -59,21 +59,22 @@ def named(file: Path, *sections: str) -> list[str]:
 
     Raises JobError if the file cannot be read or is not YAML.
     """
-    document = _parse(text_of(file), file)
+    document = parsed(text_of(file), file)
     found = (document.get(section) for section in sections)
     return [str(name) for section in found if isinstance(section, Mapping) for name in section]
 
 
-def text_of(file: Path) -> str:
-    """Return the text of a job file. Raises JobError if it cannot be read."""
+def text_of(file: Path, what: str = "job file") -> str:
+    """Return the text of a file. Raises JobError, whose message calls it `what`, if it cannot be read."""
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise JobError(str(file), [Problem(0, "", f"the job file cannot be read: {reason}")]) from None
+        raise JobError(str(file), [Problem(0, "", f"the {what} cannot be read: {reason}")]) from None
 
 
-def _parse(text: str, file: Path) -> CommentedMap:
+def parsed(text: str, file: Path, sections: str = "job, tables and sinks") -> CommentedMap:
+    """Parse a YAML text whose top level is a mapping with these sections. Raises JobError."""
     try:
         document = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
@@ -84,7 +85,7 @@ def _parse(text: str, file: Path) -> CommentedMap:
         # For some texts that are not YAML, the parser raises errors that are not YAMLErrors.
         raise JobError(str(file), [Problem(0, "", f"the file is not valid YAML: {error}")]) from None
     if not isinstance(document, CommentedMap):
-        raise JobError(str(file), [Problem(1, "", "expected a mapping with job, tables and sinks")])
+        raise JobError(str(file), [Problem(1, "", f"expected a mapping with {sections}")])
     return document
 
 

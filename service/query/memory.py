@@ -23,6 +23,7 @@ from rowkind.operators.columns.emission import net
 from rowkind.operators.columns.rowtime import END
 from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.members import Member
 from rowkind.service.execute.promises import Broken
 from rowkind.service.execute.route import leave, of_table
 from rowkind.service.execute.stage import MemberOutput, ShardBatch, members, run
@@ -94,10 +95,25 @@ class MemoryEngine:
         self._late = late or (lambda _node, _changes: None)
         self._watermarks = Watermarks()
         self._state = MemoryState()
-        self._members = [
+        self._members = self._fresh_members()
+
+    def _fresh_members(self) -> list[Member]:
+        return [
             replace(each, failure=replace(each.failure, of=each.node, record=_RECORD, skip=""))
             for each in members(self.graph, 1)
         ]
+
+    def restart(self) -> None:
+        """Continue from the stored form of the state and the watermarks, as a job does after a restart."""
+        self._state = self._state.copy()
+        self._watermarks = Watermarks.from_blob(self._watermarks.to_blob())
+        self._members = self._fresh_members()
+
+    def copy(self, late: OnUnmatched) -> MemoryEngine:
+        """Return an engine with the same queries and state, which calls only `late`."""
+        other = MemoryEngine(*self.graph.sinks, late=late)
+        other._state, other._watermarks = self._state.copy(), self._watermarks
+        return other
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.query.errors import RunError
-from rowkind.service.query.memory import Fold, MemoryEngine, Watch
+from rowkind.service.query.memory import Fold, MemoryEngine, OnUnmatched, Watch
 
 
 class TrialBatch(dict[str, Rows]):
@@ -69,8 +69,11 @@ _CLOCK = Record.of({"clock": "TIMESTAMP(3) NOT NULL"})
 
 
 @dataclass(frozen=True)
-class _Line:
+class TrialChange:
+    """A checked change: its number among all changes of the run, its table, its row kind, and the values for Arrow."""
+
     number: int
+    table: str
     kind: RowKind
     row: Mapping[str, Any]
 
@@ -82,14 +85,14 @@ def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_ro
     later batches. The first clock's time also applies to earlier batches.
     """
     records: dict[str, Record] = {}
-    tables: list[tuple[int, str, _Line]] = []
+    changes: list[tuple[int, TrialChange]] = []
     # Some results, such as COUNT(*), have a row before there is any change.
     batches, room, clock = [TrialBatch()], batch_rows, None
     for number, line in enumerate(lines, 1):
         if isinstance(line, str) and not line.strip():
             continue
         try:
-            found = _line(job, records, number, line)
+            found = _clock_or_change(job, records, number, line)
         except ValueProblem as problem:
             raise InputError(f"{name}:{number}: {problem}") from None
         if isinstance(found, int):
@@ -98,24 +101,31 @@ def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_ro
             clock = found
         if isinstance(found, int) or not room:
             # The first batch exists whether or not any change precedes the first clock.
-            batches += [TrialBatch()] if tables or clock is not None else []
+            batches += [TrialBatch()] if changes or clock is not None else []
             batches[-1].clock, room = clock, batch_rows
         if not isinstance(found, int):
-            tables.append((len(batches) - 1, *found))
+            changes.append((len(batches) - 1, found))
             room -= 1
     begins = next((batch.clock for batch in batches if batch.clock is not None), None)
     for batch in batches:
         batch.clock = begins if batch.clock is None else batch.clock
+    fill(job, records, batches, changes)
+    return batches
+
+
+def fill(
+    job: Job, records: Mapping[str, Record], batches: list[TrialBatch], changes: Sequence[tuple[int, TrialChange]]
+) -> None:
+    """Add changes, in order and each with the index of its batch, to the batches. `records`: each table's columns."""
     for table, record in records.items():
-        own = [(batch, line) for batch, other, line in tables if other == table]
-        payload = _encoded(record, job.tables[table], [line for _, line in own])
-        kinds = np.array([line.kind for _, line in own], np.int8)
-        seqs = ArrivalNumber.pack(np.array([line.number for _, line in own], np.int64))
-        numbers = np.array([batch for batch, _ in own])
+        own = [(batch, change) for batch, change in changes if change.table == table]
+        payload = _encoded(record, job.tables[table], [change for _, change in own])
+        kinds = np.array([change.kind for _, change in own], np.int8)
+        seqs = ArrivalNumber.pack(np.array([change.number for _, change in own], np.int64))
+        numbers = np.array([batch for batch, _ in own], np.int64)
         for batch in np.unique(numbers):
             first, last = np.searchsorted(numbers, [batch, batch + 1])
             batches[batch][table] = Rows(kinds[first:last], seqs[first:last], payload[first:last])
-    return batches
 
 
 def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
@@ -126,42 +136,56 @@ def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
         batches.append(last)
 
 
-def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArray:
+def _encoded(record: Record, of: Table, changes: Sequence[TrialChange]) -> pa.BinaryArray:
     """Encode the rows as payloads. A delete in an upsert table contains only the key, as in Kafka."""
-    alone = np.array([of.changelog == "upsert" and line.kind == RowKind.DELETE for line in lines], np.bool_)
-    whole = encode(record, [line.row for line, by_key in zip(lines, alone, strict=True) if not by_key])
+    alone = np.array([of.changelog == "upsert" and each.kind == RowKind.DELETE for each in changes], np.bool_)
+    whole = encode(record, [each.row for each, by_key in zip(changes, alone, strict=True) if not by_key])
     if not alone.any():
         return whole
-    keys = [line.row for line, by_key in zip(lines, alone, strict=True) if by_key]
+    keys = [each.row for each, by_key in zip(changes, alone, strict=True) if by_key]
     order = np.argsort(np.concatenate([np.flatnonzero(~alone), np.flatnonzero(alone)]))
     return pa.concat_arrays([whole, encode_keys(record, of.primary_key, keys)]).take(pa.array(order))
 
 
-def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping[str, Any]) -> tuple[str, _Line] | int:
-    """Return a line's table and change, or the time in ms if the line has a clock."""
+def _clock_or_change(
+    job: Job, records: dict[str, Record], number: int, line: str | Mapping[str, Any]
+) -> TrialChange | int:
+    """Return a line's change, or the time in ms if the line has a clock."""
     change = _parsed(line) if isinstance(line, str) else line
     if isinstance(change, Mapping) and list(change) == ["clock"]:
-        return int(check_row(_CLOCK, change)["clock"])
+        return clock_ms(change["clock"])
     if not isinstance(change, Mapping) or not isinstance(change.get("row"), Mapping):
         raise ValueProblem(EXPECTED)
     if extra := [each for each in change if each not in ("table", "op", "row")]:
         raise ValueProblem(f"unknown key {extra[0]!r}: {EXPECTED}")
-    table, symbol = change.get("table"), change.get("op")
+    table = change.get("table")
     if table not in job.tables:
         raise ValueProblem(f"there is no table {table!r}{near(str(table), job.tables)}")
+    if table not in records:
+        records[table] = declared(job, table)
+    return checked_change(job, table, records[table], number, (change.get("op"), change["row"]))
+
+
+def checked_change(
+    job: Job, table: str, record: Record, number: int, change: tuple[Any, Mapping[str, Any]]
+) -> TrialChange:
+    """Check a change of a table: the symbol of its row kind, and its row. Raises ValueProblem."""
+    symbol, row = change
     mode = job.tables[table].changelog
     if symbol not in _ALLOWED[mode]:
         raise ValueProblem(
             f"op {symbol!r} is not allowed in a table with mode {mode}: expected {' or '.join(_ALLOWED[mode])}"
         )
-    if table not in records:
-        records[table] = declared(job, table)
-    row, record = change["row"], records[table]
     if mode == "upsert" and symbol == "-D":
         # As in Kafka, where a delete is a key without a value.
         record = record.select(job.tables[table].primary_key)
         row = {column: value for column, value in row.items() if column in record.names}
-    return table, _Line(number, RowKind(SYMBOLS.index(symbol)), check_row(record, row))
+    return TrialChange(number, table, RowKind(SYMBOLS.index(symbol)), check_row(record, row))
+
+
+def clock_ms(value: Any) -> int:
+    """Return a time of the clock in ms since the epoch. Raises ValueProblem."""
+    return int(check_row(_CLOCK, {"clock": value})["clock"])
 
 
 def _parsed(text: str) -> Any:
@@ -181,30 +205,45 @@ def in_memory(warn: Callable[[str], None], watch: Watch | None = None) -> Engine
     """
 
     def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
-        def unmatched(node: str, changes: Changes) -> None:
-            text = f"{node}: {counted(len(changes), 'retraction')} found no row to retract"
-            if job.unmatched == "fail":
-                raise UnmatchedError(f"{text}, and the job has `unmatched: fail`")
-            warn(text)
-
-        def broken(promise: Broken) -> None:
-            if job.promises == "fail":
-                raise promise.error
-            warn(str(promise))
-
-        def failed(of: str, left_out: LeftOut) -> None:
-            warn(f"{of}: {counted(len(left_out.reasons), 'row')} dropped: {left_out.reasons[0]}")
-
         def late(node: str, changes: Changes) -> None:
             warn(f"{node}: {counted(len(changes), 'late change')} dropped")
 
-        engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed, watch=watch, late=late)
+        engine = reporting_engine(job, [sink], warn, late, watch)
         now = 0
         for batch in batches:
             now = max(now + 1, time.time_ns() // 1_000_000) if batch.clock is None else batch.clock
             yield engine.batch(batch, now, ended=batch.ended)[sink.name]
 
     return run
+
+
+def reporting_engine(
+    job: Job,
+    sinks: Sequence[PhysicalSink],
+    warn: Callable[[str], None],
+    late: OnUnmatched,
+    watch: Watch | None = None,
+) -> MemoryEngine:
+    """Return an engine that follows the job's policies: it raises their errors, or calls `warn` with a text.
+
+    `late` is called with the name of a node and its late changes.
+    """
+
+    def unmatched(node: str, changes: Changes) -> None:
+        text = f"{node}: {counted(len(changes), 'retraction')} found no row to retract"
+        if job.unmatched == "fail":
+            raise UnmatchedError(f"{text}, and the job has `unmatched: fail`")
+        warn(text)
+
+    def broken(promise: Broken) -> None:
+        if job.promises == "fail":
+            raise promise.error
+        warn(str(promise))
+
+    def failed(of: str, left_out: LeftOut) -> None:
+        warn(f"{of}: {counted(len(left_out.reasons), 'row')} dropped: {left_out.reasons[0]}")
+
+    return MemoryEngine(*sinks, unmatched=unmatched, broken=broken, failed=failed, watch=watch, late=late)
 
 
 def results(
@@ -238,7 +277,7 @@ def in_order(sink: PhysicalSink, fold: Fold) -> pa.BinaryArray:
     """Return the current rows of a sink's fold, ordered by their columns from the left."""
     payloads = pa.array(fold.payloads, pa.binary())
     rows = decode(sink.value, payloads)
-    return payloads.take(pa.array(sorted(range(len(rows)), key=lambda place: _order(rows[place])), pa.int64()))
+    return payloads.take(pa.array(sorted(range(len(rows)), key=lambda place: row_order(rows[place])), pa.int64()))
 
 
 def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:
@@ -247,7 +286,7 @@ def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:
     return sorted({table for batch in batches for table in batch} - read_)
 
 
-def _order(row: Mapping[str, Any]) -> tuple[tuple[bool, bool, Any], ...]:
+def row_order(row: Mapping[str, Any]) -> tuple[tuple[bool, bool, Any], ...]:
     """Return a sort key that orders rows by their columns from left to right, NULL first."""
     plain = (json.dumps(value) if isinstance(value, list | dict) else value for value in row.values())
     return tuple((value is not None, isinstance(value, str), 0 if value is None else value) for value in plain)
