@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from rowkind.errors import BUG, FAILED, NO_SPACE, RowkindError
-from rowkind.service.cli import completion, dev, init, plan, records, run, top, topics, trying
+from rowkind.service.cli import completion, dev, init, plan, records, run, testing, top, topics, trying
 from rowkind.service.cli.job_file import calls, fail
 from rowkind.version import environment
 
@@ -24,7 +24,7 @@ _EPILOG = """
 Exit codes:
   0  success, or stopped on request
   1  the command could not start on this machine, or a query failed; nothing is lost, and the next start
-     repeats the batch. For `import`: the job file lacks a part of the script
+     repeats the batch. For `import`: the job file lacks a part of the script. For `test`: a test failed
   2  the job or another input is refused; the message says where and why
   3  the broker or the registry cannot be reached
   4  a bug in Rowkind
@@ -74,6 +74,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
         "rowkind demo                                      watch a job at work",
         "rowkind examples                                  list the example jobs",
         "rowkind try job.yaml --changes changes.jsonl      run a query over a file, without Kafka",
+        "rowkind test job.yaml                             run the tests of a job's SQL, without Kafka",
         "rowkind play                                      edit a job in the browser, and see its result",
         "rowkind explain job.yaml                          show the plan",
         "rowkind run job.yaml                              run the job",
@@ -101,6 +102,7 @@ for _each in (
     plan.check,
     plan.explain,
     trying.try_,
+    testing.test,
     trying.play,
     plan.import_,
     plan.schema,

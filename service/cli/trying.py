@@ -22,15 +22,17 @@ _POLL_SECONDS = 0.2
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Import hook that hides pandas. pyarrow and DuckDB would load it only to check argument types, which takes 0.5 s.
-
-    It is not installed for jobs with Python functions, which may pass pandas objects.
-    """
+    """Import hook that hides pandas. pyarrow and DuckDB would load it only to check types, which takes 0.5 s."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002 - Python's interface
         """Raise ModuleNotFoundError for pandas."""
         if fullname == "pandas":
             raise ModuleNotFoundError(fullname)
+
+
+def hide_pandas() -> None:
+    """Hide pandas from now on. It must not be called for jobs with Python functions, which may pass pandas objects."""
+    sys.meta_path.insert(0, _WithoutPandas())
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class _Trial:
         job = load_job(self.job_file)
         # With --watch, the next version of the job may have functions.
         if self.engine == "memory" and not job.functions and not self.watch:
-            sys.meta_path.insert(0, _WithoutPandas())
+            hide_pandas()
         from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
         from rowkind.service.query import trial  # noqa: PLC0415 -- as above
 

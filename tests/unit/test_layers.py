@@ -50,13 +50,14 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.checkpoint": ("service.monitoring",),
     "service.web": ("service.monitoring",),
     "service.processes": ("service.query",),
+    "service.testing": ("service.query",),
     "service.run": ("service.checkpoint", "service.web", "service.processes"),
     "service.multi": ("service.run",),
     "service.dev": ("service.job",),
     "service.client": ("service.plan", "service.kafka"),
     "service.flink": ("service.plan",),
     "service.library": ("service.run", "service.client"),
-    "service.cli": ("service.multi", "service.dev", "service.client", "service.flink"),
+    "service.cli": ("service.multi", "service.dev", "service.client", "service.flink", "service.testing"),
 }
 """Each layer with the layers directly below it. A layer may import every layer below it, at any depth, and no other."""
 
@@ -78,7 +79,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "sqlglot": ("service.plan", "service.flink"),
     "duckdb": ("service.execute", "service.dev", "service.client", *RUNNING),
     "pydantic": ("service.job",),
-    "ruamel": ("service.job",),
+    "ruamel": ("service.job", "service.testing"),
     "rich": ("service.cli", "service.library"),
     "click": ("service.cli", "service.dev"),
     "prometheus_client": RUNNING,

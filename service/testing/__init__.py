@@ -1,0 +1,1 @@
+"""Tests of a job's SQL in YAML: load them, run them in memory, and report what differs."""
