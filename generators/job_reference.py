@@ -47,6 +47,8 @@ _PLACES = {
     "BatchSettings": "batch",
     "DeadLetterSettings": "dead_letters",
     "Table": "tables.<name>",
+    "GenerateSettings": "tables.<name>.generate",
+    "GeneratedColumn": "tables.<name>.generate.columns.<name>",
     "WatermarkSettings": "tables.<name>.watermark",
     "RowKindSettings": "row_kind",
     "From": "tables.<name>.start",

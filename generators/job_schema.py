@@ -19,6 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from rowkind.avro.registry import ANSWER_SECONDS
 from rowkind.service.job.functions import FunctionView, JobFunction
+from rowkind.service.job.generation import GeneratedColumn, GenerateSettings
 from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
 from rowkind.service.job.table import From, RowKindSettings, Table, WatermarkSettings
 from rowkind.service.physical.row_kind import PRESETS
@@ -33,6 +34,8 @@ _MODELS: tuple[type[BaseModel], ...] = (
     BatchSettings,
     DeadLetterSettings,
     Table,
+    GenerateSettings,
+    GeneratedColumn,
     WatermarkSettings,
     RowKindSettings,
     From,
@@ -124,6 +127,7 @@ _SHORT: Mapping[str, Schema] = {
     RowKindSettings.__name__: {"enum": sorted(PRESETS)},
     From.__name__: {"enum": ["earliest", "latest"]},
     WatermarkSettings.__name__: {"type": "string"},
+    GeneratedColumn.__name__: {"type": "array", "items": {"type": "string"}},
 }
 """The short forms that may replace a whole section."""
 

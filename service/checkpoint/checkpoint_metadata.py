@@ -37,6 +37,7 @@ class Contents:
     - `release`: the version of Rowkind that planned the query, empty if not recorded. `asked`: the job digest of each
       sink (`service.checkpoint.job_digest`).
     - `excused`: rows that are left out if an expression fails on them (`service.checkpoint.skip`).
+    - `begun`: when the job first began, Unix time in ms; 0 if not recorded. Generated tables begin then.
     - `filling`: if not empty, the query fills its state while the result topics already have rows. Until then, the
       result is written to temporary topics whose names end with this token (`service.checkpoint.cut_over`).
     """
@@ -54,6 +55,7 @@ class Contents:
     excused: Sequence[str] = ()
     release: str = ""
     asked: Mapping[str, str] = field(default_factory=dict)
+    begun: int = 0
     version: int = VERSION
 
     @classmethod
@@ -121,4 +123,5 @@ class Contents:
             parallelism=before.parallelism,
             ahead=before.ahead,
             excused=before.excused,
+            begun=before.begun,
         )

@@ -28,6 +28,7 @@ from rowkind.service.kafka.errors import ChangelogError
 from rowkind.service.kafka.planning import initial
 from rowkind.service.kafka.spec import WriterSpec, starts
 from rowkind.service.kafka.transaction import TransactionalWriter
+from rowkind.service.physical.generation import is_generated
 from rowkind.service.physical.graph import Graph
 from rowkind.service.query.streaming import Deployment, writer
 
@@ -36,7 +37,10 @@ log = logging.getLogger("rowkind")
 
 @dataclass(frozen=True)
 class Amount:
-    """How much a query reads to fill its state: the number of `rows`, and the topics that are incomplete (`begun`)."""
+    """How much a query reads to fill its state: the number of `rows`, and the topics that are incomplete (`begun`).
+
+    Generated tables do not count.
+    """
 
     rows: int
     begun: tuple[str, ...]
@@ -45,7 +49,8 @@ class Amount:
     def of(cls, graph: Graph, kafka: KafkaSettings) -> Self:
         """Return how much a query would read, computed from the brokers' current offsets. Raises ChangelogError."""
         cluster = Cluster(kafka)
-        begin = initial(cluster, starts(graph.scans)).at
+        topics_ = {topic: start for topic, start in starts(graph.scans).items() if not is_generated(topic)}
+        begin = initial(cluster, topics_).at
         ends = cluster.ends(begin)
         return cls(
             sum(max(0, ends[at] - begin[at]) for at in begin), tuple(sorted({at[0] for at in begin if begin[at] > 0}))

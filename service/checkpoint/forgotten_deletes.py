@@ -56,7 +56,7 @@ def forgotten_deletes(
 def replaced_tables(graph: Graph) -> list[SourceTable]:
     """Return the tables whose rows replace each other, so that their topics may be compacted."""
     found = [each.scan.source for each in graph.scans]
-    return [table for table in found if table.mode == "upsert" or table.debezium]
+    return [table for table in found if (table.mode == "upsert" or table.debezium) and table.generation is None]
 
 
 def _behind(cluster: Cluster, topics: Collection[str], at: Mapping[At, int]) -> list[str]:

@@ -31,6 +31,7 @@ from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import Progress, read, recorded
 from rowkind.service.kafka.topics import partitions
+from rowkind.service.physical.generation import is_generated
 from rowkind.service.physical.graph import Graph
 from rowkind.service.query.errors import ReplayError, StrangeCheckpointError
 from rowkind.service.query.streaming import Deployment, replay_file, start, writer
@@ -103,6 +104,7 @@ class QueryStart:
         if at.filling and not any(partitions(kafka, at.topic(sink)) for sink in sinks):
             raise self._forgotten(at, "the result topics have since been updated")
         begin, end = batches[0].begin, batches[-1].at
+        begin = {at: offset for at, offset in begin.items() if not is_generated(at[0])}
         for (topic, partition), earliest in Cluster(kafka).earliest(begin).items():
             if begin[topic, partition] < min(earliest, end[topic, partition]):
                 raise ReplayError(

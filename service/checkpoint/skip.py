@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -12,6 +13,7 @@ from rowkind.service.checkpoint.remote_folder import looking_into
 from rowkind.service.execute.operators import tables
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.physical.generation import is_generated
 from rowkind.service.physical.graph import graph
 from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.tree import walk
@@ -108,9 +110,12 @@ def _parsed(row: str) -> tuple[str, int, int]:
 
 
 def _ranges(cluster: Cluster, topics: Collection[str]) -> HeldOffsets:
-    partitions = cluster.topics(topics).partitions
+    generated = {topic for topic in topics if is_generated(topic)}
+    partitions = cluster.topics(set(topics) - generated).partitions
     earliest, ends = cluster.earliest(partitions), cluster.ends(partitions)
-    return {at: (earliest[at], ends[at]) for at in partitions}
+    held = {at: (earliest[at], ends[at]) for at in partitions}
+    # A generated topic has no last record.
+    return held | {(topic, 0): (0, sys.maxsize) for topic in generated}
 
 
 def _partitions(ranges: HeldOffsets, topic: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from contextlib import suppress
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from rowkind.avro.schema import Record
     from rowkind.operators.columns.changes import Rows
 
-_SHARE = click.FloatRange(0, 1)
 _TICK_SECONDS = 0.1
 """The time between two groups of generated changes."""
 
@@ -71,44 +69,39 @@ def produce(job_file: Path, table: str, file: Any) -> None:
     epilog=calls(
         "rowkind generate job.yaml --table orders --rate 1000",
         "rowkind generate job.yaml --table orders --rows 100000 --updates 0.5 --skew 1.1",
+        "rowkind generate job.yaml --table orders --column 'status: [open, paid]' --column 'customer: {max: 9}'",
     )
 )
 @JOB
 @click.option("--table", required=True, shell_complete=names("tables"), help="Write to the topic of this table.")
-@click.option("--rate", default=1_000.0, show_default=True, type=click.FloatRange(min=0.1), help="Changes per second.")
-@click.option("--rows", type=click.IntRange(min=1), help="Stop after this many changes.  [default: never]")
-@click.option("--updates", default=0.3, show_default=True, type=_SHARE, help="Share of changes that update a row.")
-@click.option("--deletes", default=0.1, show_default=True, type=_SHARE, help="Share of changes that delete a row.")
+@click.option("--rate", type=float, default=1_000.0, show_default=True, help="Changes per second.")
+@click.option("--rows", type=int, help="Stop after this many changes.  [default: never]")
 @click.option(
-    "--nulls", default=0.0, show_default=True, type=_SHARE, help="Share of NULL values where NULL is allowed."
+    "--column", "columns", multiple=True, help="The values of a column, as in a job file; see `generate` there."
 )
-@click.option("--late", default=0.0, show_default=True, type=_SHARE, help="Share of rows with times of 10 minutes ago.")
-@click.option("--keys", default=10_000, show_default=True, type=click.IntRange(min=1), help="Maximum number of rows.")
-@click.option("--skew", default=0.0, show_default=True, type=click.FloatRange(0, 5), help="Zipf's exponent of updates.")
-@click.option("--seed", default=0, show_default=True, help="Equal seeds give equal changes, except for times.")
-def generate(job_file: Path, table: str, *, rate: float, rows: int | None, seed: int, **shares: Any) -> None:
+@click.option("--updates", type=float, help="Share of changes that update a row.  [default: 0.3]")
+@click.option("--deletes", type=float, help="Share of changes that delete a row.  [default: 0.1]")
+@click.option("--late", type=float, help="Share of rows with times of 10 minutes ago.  [default: 0]")
+@click.option("--keys", type=int, help="Only so many of the latest rows are changed.  [default: 10000]")
+@click.option("--skew", type=float, help="Zipf's exponent for the choice of the changed row.  [default: 0]")
+@click.option("--seed", type=int, help="Equal seeds give equal changes, except for times.  [default: 0]")
+def generate(
+    job_file: Path, table: str, *, rate: float, rows: int | None, columns: tuple[str, ...], **shares: float | None
+) -> None:
     """Write random changes to the topic of a table until Ctrl-C.
 
     Key columns with whole numbers are counted up. Other values are random, by the column's type; times are the present.
     An append table gets insertions only.
     """
-    from rowkind.service.client.generate import ChangeGenerator, Composition  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.client.generate import settings, write  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.client.produce import Producer  # noqa: PLC0415 -- as above
 
-    sent, began = 0, time.monotonic()
+    given = {name: value for name, value in shares.items() if value is not None}
+    sent = 0
     with Producer(load_job(job_file), table) as producer:
-        changes = iter(
-            ChangeGenerator(
-                producer.table.declared, producer.table.primary_key, producer.table.mode, Composition(**shares), seed
-            )
-        )
+        of = settings(producer.table, {"rows_per_second": rate, "number_of_rows": rows, **given}, columns)
         with suppress(KeyboardInterrupt):
-            while rows is None or sent < rows:
-                due = int((time.monotonic() - began) * rate) + 1
-                for kind, row in itertools.islice(changes, min(due, rows or due) - sent):
-                    producer.send(kind, row)
-                    sent += 1
-                producer.flush()
+            for sent in write(producer, of):  # noqa: B007 -- it is printed after the loop
                 time.sleep(_TICK_SECONDS)
     click.echo(f"{counted(sent, 'change')} sent", err=True)
 

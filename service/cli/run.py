@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -47,6 +48,7 @@ def _log_form(context: click.Context, _option: click.Parameter, form: LogForm | 
         "rowkind run job.yaml --upgrade                 after a query has changed",
         "rowkind run job.yaml --from /backup/monday     if the checkpoint is lost",
         "rowkind run jobs/ --on-change upgrade          run all job files of a folder in one service",
+        "rowkind run job.yaml --dev                     with a broker of its own, for a job that only generates rows",
     )
 )
 @click.argument("path", metavar="JOB", type=click.Path(path_type=Path))
@@ -75,6 +77,7 @@ def _log_form(context: click.Context, _option: click.Parameter, form: LogForm | 
     type=click.Choice(["tell", "upgrade"]),
     help="If a job file changes: only report the effect (tell), or upgrade the job.  [default: tell, for a folder]",
 )
+@click.option("--dev", is_flag=True, help="Start a broker for this run. The job must have no `kafka` section.")
 @click.option("--stdin", is_flag=True, hidden=True, help="Read the text of JOB from standard input.")
 @click.option(
     "--log",
@@ -93,6 +96,7 @@ def run(
     reset_state: bool,
     savepoint: str | None,
     on_change: OnChange | None,
+    dev: bool,
     stdin: bool,
     form: LogForm | None,
 ) -> None:
@@ -108,13 +112,14 @@ def run(
     is started when its file is added to the folder, and stopped when the file is removed.
     """
     if path.is_dir() or on_change is not None:
-        if reset_state or savepoint is not None:
-            raise click.UsageError("--reset-state and --from are for one job: give its file, without --on-change")
+        if reset_state or savepoint is not None or dev:
+            raise click.UsageError(
+                "--reset-state, --from and --dev are for one job: give its file, without --on-change"
+            )
         options = [] if master is None else ["--master", master]
         _together(path, upgrades=upgrade or on_change == "upgrade", options=options, host=host, port=port, form=form)
         return
-    with until_a_signal() as signals:
-        job = load_job(path, sys.stdin.read() if stdin else None)
+    with until_a_signal() as signals, _loaded(path, dev=dev, stdin=stdin) as job:
         job.check_runnable()
         _begin(job, master)
         from rowkind.service.run import process  # noqa: PLC0415 -- loaded when it is needed
@@ -128,6 +133,19 @@ def run(
                 savepoint=savepoint,
             )
             process.run(job, partial(planned_queries, job), signals, how, watch)
+
+
+@contextmanager
+def _loaded(path: Path, *, dev: bool, stdin: bool) -> Iterator[Job]:
+    """Yield the job. With `dev`, it has a broker while the context is active."""
+    job = load_job(path, sys.stdin.read() if stdin else None)
+    if dev:
+        from rowkind.service.dev.serve import with_own_broker  # noqa: PLC0415 -- loaded when it is needed
+
+        with with_own_broker(job, Path(".rowkind")) as with_broker:
+            yield with_broker
+    else:
+        yield job
 
 
 def _begin(job: Job, master: str | None) -> None:

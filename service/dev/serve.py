@@ -1,9 +1,11 @@
-"""`rowkind dev`: run a broker and a schema registry that keep their topics and schemas between runs."""
+"""`rowkind dev` and `rowkind run --dev`: a broker and a registry that keep their topics and schemas between runs."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -12,6 +14,8 @@ from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.broker import Broker
 from rowkind.service.dev.jars import BrokerStartError
 from rowkind.service.dev.registry_server import RegistryServer
+from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.model import Job
 
 
 def serve(port: int, registry_port: int, data: Path) -> None:
@@ -36,3 +40,20 @@ def serve(port: int, registry_port: int, data: Path) -> None:
         click.echo(f'  registry: {{url: "{registry.url}"}}\n')
         click.echo(f"Ctrl-C stops them. Topics and schemas are kept; the schemas are in {schemas.resolve()}.")
         stop.wait()
+
+
+@contextmanager
+def with_own_broker(job: Job, data: Path) -> Iterator[Job]:
+    """Start a broker for a job without a `kafka` section, and yield the job as one that uses it.
+
+    Topics and schemas are kept under `data`. Raises JobError for a job with a `kafka` section, and BrokerStartError.
+    """
+    if job.kafka is not None:
+        text = "the job names its brokers, so --dev cannot start one for it: remove `kafka`, or --dev"
+        raise JobError(str(job.file), [Problem(job.line("kafka"), "kafka", text)])
+    schemas = data / "schemas"
+    schemas.mkdir(parents=True, exist_ok=True)
+    click.echo(f"Starting a Kafka broker, whose topics are kept in {data.resolve()}.", err=True)
+    with Broker(data / "kafka") as broker:
+        kafka = {"bootstrap.servers": broker.bootstrap_servers}
+        yield job.model_copy(update={"kafka": kafka, "registry": job.registry or {"folder": str(schemas)}})

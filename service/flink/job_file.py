@@ -10,6 +10,7 @@ from typing import Any
 
 from rowkind.service.flink import watermarks
 from rowkind.service.flink.connectors import Endpoints, length_of_time, shared, start_of, topic_of
+from rowkind.service.flink.datagen import generate, is_generated
 from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.drafts import Drafting, named
 from rowkind.service.flink.queries import Translator, read_tables
@@ -212,9 +213,17 @@ class _Import:
                     self.script.note(column.at, text, lost=False)
         return sql + Sql((Stretch(f" FROM {table.name}_topic", table.at),)) + where
 
+    def _generated(self, table: CreateTable, options: Options, translator: Translator) -> dict[str, Any]:
+        made = {"mode": "append", "generate": generate(self.script, table, options), "columns": table.record}
+        time = watermarks.watermark(self.script, table, options, self.idle, translator)
+        return made if time is None else {**made, "watermark": time}
+
     def _table(
         self, table: CreateTable, hinted: Options, views: Mapping[str, Sql], translator: Translator
     ) -> dict[str, Any]:
+        options = {**table.options, **hinted}
+        if is_generated(table):
+            return self._generated(table, options, translator)
         topic = topic_of(self.script, table, sink=False)
         made: dict[str, Any] = {} if topic.name == table.name and table.name not in views else {"topic": topic.name}
         if topic.format != "avro":
@@ -229,7 +238,6 @@ class _Import:
         elif topic.mode == "upsert":
             self.script.note(table.at, f"{table.name}: an upsert table needs a PRIMARY KEY: add `primary_key`")
         made["columns"] = table.record
-        options = {**table.options, **hinted}
         if (time := watermarks.watermark(self.script, table, options, self.idle, translator)) is not None:
             made["watermark"] = time
         if (start := start_of(self.script, table, options)) is not None:

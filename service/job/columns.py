@@ -34,6 +34,10 @@ def declared(job: Job, table: str) -> Record:
             )
     for column in of.units:
         _check_unit(job, table, record, column)
+    if of.generate is not None:
+        problem = of.generate.problem(record, of.primary_key)
+        if problem is not None:
+            raise _error(job, table, "generate", problem)
     if of.key_format == "long" and record.type(of.primary_key[0]).sql != "BIGINT":
         of_key = f"{of.primary_key[0]!r} is {record.type(of.primary_key[0]).sql}"
         raise _error(job, table, "key.format", f"`key.format: long` needs a BIGINT key, but {of_key}")
@@ -68,6 +72,8 @@ def as_written(job: Job, table: str) -> Record:
     """
     of = job.tables[table]
     try:
+        if of.generate is not None and of.columns is None and of.schema_file is None:
+            raise _error(job, table, "generate", "a generated table needs its columns: set `columns` or `schema`")
         if of.columns is not None:
             return Record.of(of.columns, name=table)
         if of.schema_file is not None:

@@ -19,6 +19,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.functions import JobFunction
+from rowkind.service.job.generation import GeneratedColumn, GenerateSettings
 from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
 from rowkind.service.job.substitution import SubstitutionError, protect, read_secret, references, substitute
 from rowkind.service.job.table import From, RowKindSettings, Table
@@ -62,6 +63,30 @@ def named(file: Path, *sections: str) -> list[str]:
     document = parsed(text_of(file), file)
     found = (document.get(section) for section in sections)
     return [str(name) for section in found if isinstance(section, Mapping) for name in section]
+
+
+def generate_settings(given: Mapping[str, Any], columns: Iterable[str]) -> GenerateSettings:
+    """Return the settings `given` for a generated table. `columns`: each column in YAML, as `name: settings`.
+
+    Raises ValueError with all problems.
+    """
+    values: dict[str, Any] = {**given, "columns": {}}
+    for text in columns:
+        try:
+            values["columns"] |= YAML(typ="safe").load(text)
+        except (YAMLError, TypeError, ValueError):
+            raise ValueError(
+                f"{text!r} is not a column with its settings: expected `name: {{min: 1, max: 9}}`"
+            ) from None
+    reading, path = _Reading(Path(), {}), ("tables", "", "generate")
+    try:
+        return GenerateSettings.model_validate(values)
+    except ValidationError as error:
+        for each in error.errors(include_url=False):
+            reading.found({**each, "loc": (*path, *each["loc"])})
+    raise ValueError(
+        "; ".join(f"{each.field.removeprefix(_dotted(path) + '.')}: {each.text}" for each in reading.problems)
+    )
 
 
 def text_of(file: Path, what: str = "job file") -> str:
@@ -244,20 +269,28 @@ def _settings(path: Path_) -> list[str]:
     model: type[BaseModel] = Job
     names = iter(path)
     for name in names:
-        if model is Job and name in _NAMED:
-            model = _NAMED[str(name)]
+        if (named := _NAMED.get((model, str(name)))) is not None:
+            model = named
             next(names, None)
         else:
             model = _PARTS.get(str(name), model)
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-_NAMED: Mapping[str, type[BaseModel]] = {"tables": Table, "functions": JobFunction, "sinks": Sink}
+_NAMED: Mapping[tuple[type[BaseModel], str], type[BaseModel]] = {
+    (Job, "tables"): Table,
+    (Job, "functions"): JobFunction,
+    (Job, "sinks"): Sink,
+    (GenerateSettings, "columns"): GeneratedColumn,
+}
+"""Sections with one entry per name, by the section that contains them."""
+
 _PARTS: Mapping[str, type[BaseModel]] = {
     "batch": BatchSettings,
     "dead_letters": DeadLetterSettings,
     "row_kind": RowKindSettings,
     "start": From,
+    "generate": GenerateSettings,
 }
 
 

@@ -263,14 +263,14 @@ class Job(Section):
     @model_validator(mode="before")
     @classmethod
     def _topics(cls, value: Any) -> Any:
-        """Set the topic of a table or a sink to its name if it has no `topic`."""
+        """Set the topic of a table or a sink to its name if it has no `topic` and the table is not generated."""
         if not isinstance(value, dict):
             return value
         named = dict(value)
         for kind in ("tables", "sinks"):
             if isinstance(entries := value.get(kind), dict):
                 named[kind] = {
-                    name: {"topic": name, **entry} if isinstance(entry, dict) else entry
+                    name: {"topic": name, **entry} if isinstance(entry, dict) and "generate" not in entry else entry
                     for name, entry in entries.items()
                 }
         return named
@@ -383,11 +383,11 @@ class Job(Section):
     def check_runnable(self) -> None:
         """Raise JobError if a setting is missing that only a running job needs."""
         wanted = {
-            "kafka": (self.kafka, "the brokers, as `{bootstrap.servers: …}`"),
+            "kafka": (self.kafka, "the brokers, as `{bootstrap.servers: …}`; `rowkind run --dev` starts a broker"),
             "checkpoint": (self.checkpoint, "the folder for offsets and state"),
         }
-        formats = [each.format for each in self.tables.values()] + [each.format for each in self.sinks.values()]
-        if "avro" in formats + [each.key_format for each in self.tables.values()]:
+        avro = [table.needs_registry for table in self.tables.values()]
+        if any(avro) or any(sink.format == "avro" for sink in self.sinks.values()):
             wanted["registry"] = self.registry, "the location of schemas, as `{url: …}` or `{folder: …}`"
         missing = [f"{name} is missing: {what}" for name, (value, what) in wanted.items() if value is None]
         if missing:

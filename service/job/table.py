@@ -14,6 +14,7 @@ from rowkind.avro.ticks import TimeUnit
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.fields import ColumnNames, Duration, LengthOfTime, Moment, Section, TopicName, either
+from rowkind.service.job.generation import GenerateSettings
 from rowkind.service.physical.row_kind import PRESETS, RowKindHeader, spellings
 from rowkind.service.physical.source_table import KeyFormatName, OnBadUpdate, OnExpire, Start, TopicFormat
 
@@ -22,6 +23,11 @@ _MOST_DIGITS = 38
 
 _UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's default placeholder for a large value that an update left unchanged."""
+
+_OF_READING = ["topic", "format", "units", "record", "key_format", "exact", "row_kind", "start"]
+_OF_PRODUCERS = ["on_truncate", "on_bad_update", "unavailable_value"]
+_ABOUT_TOPICS = {*_OF_READING, *_OF_PRODUCERS}
+"""Settings of tables that a generated table cannot have."""
 
 Policy = Literal["insert", "dead_letter", "fail"]
 
@@ -201,6 +207,9 @@ class Table(Section):
     topic: TopicName = ""
     """The topic's name. If omitted, the name of the table."""
 
+    generate: GenerateSettings | None = None
+    """Rows that the job generates instead of reading a topic. `generate: {}` has the default settings."""
+
     format: TopicFormat = "avro"
     """How values and keys are written. `avro`: Avro with the schema's id. `plain_avro`: Avro only. `json`: JSON."""
 
@@ -266,6 +275,24 @@ class Table(Section):
 
     start: From = From()
     """Where to start reading if there is no checkpoint."""
+
+    @model_validator(mode="after")
+    def _without_topic(self) -> Table:
+        """Refuse settings about topics in a generated table."""
+        if self.generate is None:
+            return self
+        if self.mode == "debezium":
+            raise ValueError("a generated table has no Debezium envelopes: use mode append, upsert or retract")
+        named = {field.alias or name: name for name, field in type(self).model_fields.items()}
+        useless = [name for name, own in named.items() if own in self.model_fields_set & _ABOUT_TOPICS]
+        if useless:
+            raise ValueError(f"`{useless[0]}` is about a topic, but the table is generated: remove it, or `generate`")
+        return self
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether keys or values contain ids of schemas."""
+        return self.generate is None and "avro" in (self.format, self.key_format)
 
     @property
     def changelog(self) -> ChangelogMode:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from rowkind.service.kafka.clients import consumer_settings, servers
-from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import ChangelogError, translate
 from rowkind.service.kafka.offsets import At
 from rowkind.service.kafka.planning import initial
+from rowkind.service.kafka.source_cluster import SourceCluster
 from rowkind.service.kafka.spec import SourceSpec
 
 _RECORDS_SECONDS = 2.0
@@ -53,7 +53,8 @@ class LagMeter:
     def __init__(self, spec: SourceSpec, group: str, clock: Callable[[], float] = time.time) -> None:
         self._spec = spec
         self._clock = clock
-        self._cluster = Cluster(spec.kafka)
+        self._cluster = SourceCluster(spec)
+        self._schedules = spec.schedules
         settings = {**consumer_settings(spec.kafka), **_ONE_RECORD, "group.id": group}
         self._consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
         self._initial: Mapping[At, int] | None = None
@@ -96,6 +97,7 @@ class LagMeter:
 
     def tell(self, at: Mapping[At, int]) -> None:
         """Commit the given offsets to the consumer group if they have changed. Raises ChangelogError."""
+        at = {each: offset for each, offset in at.items() if each[0] not in self._schedules}
         if at == self._told:
             return
         try:
@@ -118,7 +120,9 @@ class LagMeter:
         asked = {each: begin[each] for each, rows in self._left.items() if rows and each not in known}
         made = self._made(asked)
         self._since = known | {each: (offset, made.get(each, now)) for each, offset in asked.items()}
-        open_ = {each: offset for each, offset in stable.items() if offset < ends[each]}
+        open_ = {
+            each: offset for each, offset in stable.items() if offset < ends[each] and each[0] not in self._schedules
+        }
         # If a transaction was already open at the same offset in the last measurement, request its start time.
         same = {each: offset for each, offset in open_.items() if self._held.get(each, (-1, 0.0))[0] == offset}
         unknown = {each: offset for each, offset in same.items() if each not in self._dated}
@@ -128,7 +132,9 @@ class LagMeter:
 
     def _made(self, positions: Mapping[At, int]) -> dict[At, float]:
         """Return the known times, in Unix seconds, of the first record at or after each position."""
-        made: dict[At, float] = {}
+        generated = {each: offset for each, offset in positions.items() if each[0] in self._schedules}
+        made = {each: self._schedules[each[0]].time_ms(offset) / 1000 for each, offset in generated.items()}
+        positions = {each: offset for each, offset in positions.items() if each not in generated}
         left = set(positions)
         deadline = time.monotonic() + _RECORDS_SECONDS
         self._consumer.assign([TopicPartition(*at, offset) for at, offset in positions.items()])

@@ -26,6 +26,7 @@ from rowkind.service.kafka.dead_letter import EXPRESSION
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.errors import RestartedTopicError, TruncatedTopicError, truncated
 from rowkind.service.kafka.fetch import Fetcher
+from rowkind.service.kafka.generated_topic import GeneratedTopic
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.registry_outage import writing
@@ -49,6 +50,7 @@ class Reading:
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._fetcher = Fetcher(spec.kafka, whole=spec.whole)
+        self._generated = {name: GeneratedTopic(table, spec.begun) for name, table in spec.generated.items()}
         self._on_lost = {topic: start.on_lost for topic, start in spec.starts.items()}
         self._tables: dict[str, list[_Table]] = defaultdict(list)
         for each in spec.scans:
@@ -110,7 +112,11 @@ class Reading:
 
     def _fetched(self, ranges: Sequence[Range]) -> Generator[list[Records], None, None]:
         """Yield the records of the ranges. Raises ChangelogError, or RestartedTopicError if the job rebuilds itself."""
-        with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
+        for each in ranges:
+            if each.topic in self._generated:
+                yield from ([records] for records in self._generated[each.topic].records(each.start, each.end))
+        fetched = [each for each in ranges if each.topic not in self._generated]
+        with closing(self._fetcher.fetch(fetched, self._on_lost)) as chunks:
             try:
                 yield from chunks
             except TruncatedTopicError as error:

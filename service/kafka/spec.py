@@ -16,9 +16,10 @@ from rowkind.avro.registry import Registry
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.execute.promises import OnBroken
 from rowkind.service.kafka.sink_formats import Written
+from rowkind.service.physical.generation import Schedule
 from rowkind.service.physical.graph import GraphScan
 from rowkind.service.physical.row_kind import RowKindHeader
-from rowkind.service.physical.source_table import Start
+from rowkind.service.physical.source_table import SourceTable, Start
 
 OPTION = "secret.spec"
 
@@ -49,6 +50,7 @@ class SourceSpec:
     - `replay_file`: a file on the driver with the batches to replay first, as a JSON array of their ends.
       `replay_only`: the source offers no other batches.
     - `registry_file`: a file on the driver in which tasks report for how long the registry has not answered.
+    - `begun`: the time of the first row of generated tables, Unix time in ms.
     """
 
     scans: tuple[GraphScan, ...]
@@ -74,6 +76,7 @@ class SourceSpec:
     replay_file: str | None = None
     replay_only: bool = False
     registry_file: str | None = None
+    begun: int = 0
 
     @property
     def whole(self) -> bool:
@@ -89,6 +92,18 @@ class SourceSpec:
     def starts(self) -> Mapping[str, Start]:
         """The start position of each topic."""
         return starts(self.scans)
+
+    @property
+    def generated(self) -> Mapping[str, SourceTable]:
+        """The generated tables, by topic."""
+        sources = [each.scan.source for each in self.scans]
+        return {each.topic: each for each in sources if each.generation is not None}
+
+    @property
+    def schedules(self) -> Mapping[str, Schedule]:
+        """When the records of each generated topic are due."""
+        found = {topic: table.schedule(self.begun) for topic, table in self.generated.items()}
+        return {topic: schedule for topic, schedule in found.items() if schedule is not None}
 
 
 def starts(scans: Iterable[GraphScan]) -> dict[str, Start]:

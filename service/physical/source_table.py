@@ -10,6 +10,7 @@ from rowkind.avro.schema import Record
 from rowkind.avro.ticks import TimeUnit
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.generation import Generation, Schedule
 from rowkind.service.physical.row_kind import DEFAULT_HEADER, RowKindHeader
 
 TopicFormat = Literal["avro", "plain_avro", "json"]
@@ -86,6 +87,8 @@ class SourceTable:
     - `on_bad_update`: the policy for the existing row if an update of it is a dead letter
       (`service.kafka.bad_updates`).
     - `truncates`: whether a truncation of the table retracts all rows. It requires a primary key.
+    - `generation`: the contents of a table that is generated, None for a table that is read from Kafka. `topic` is then
+      only a name for messages and offsets, which no topic of Kafka can have.
     """
 
     table: str
@@ -109,6 +112,14 @@ class SourceTable:
     units: tuple[tuple[str, TimeUnit], ...] = ()
     record: str | None = None
     known_as: str | None = None
+    generation: Generation | None = None
+
+    def schedule(self, begun: int) -> Schedule | None:
+        """Return when the rows of a generated table are due, of which the first is due at `begun`, Unix time in ms."""
+        if self.generation is None:
+            return None
+        # An update of a retract table is two records.
+        return Schedule(self.generation, begun, 2 if self.mode == "retract" else 1)
 
     @property
     def replaces(self) -> bool:

@@ -113,7 +113,8 @@ def _fact(name: str, value: Any, says: str, empty: str) -> Fingerprint:
     """Return the facts about a field. If the field's value has facts of its own, return those instead."""
     match value:
         case SourceTable():
-            return {"topic": value.topic, "mode": value.mode}
+            generated = {} if value.generation is None else {"generate": repr(value.generation)}
+            return {"topic": value.topic, "mode": value.mode} | generated
         case Aggregation() | Matching() | SoughtPattern() | RankCondition():
             return _facts(value) | dict(_defines(value) if isinstance(value, Matching) else ())
         case Closing():

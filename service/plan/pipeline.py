@@ -11,7 +11,9 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Record
 from rowkind.service.job.columns import as_written, declared
+from rowkind.service.job.generation import GenerateSettings
 from rowkind.service.job.model import Job
+from rowkind.service.physical.generation import generated_topic
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.physical.source_table import SourceTable, Watermark
 from rowkind.service.plan.errors import PlanError, Refusal, span
@@ -109,6 +111,8 @@ def source_table(job: Job, table: str) -> SourceTable:
     """
     of = job.tables[table]
     columns = declared(job, table)
+    if of.generate is not None:
+        return _generated(job, table, columns, of.generate)
     return SourceTable(
         table=table,
         topic=of.topic,
@@ -131,6 +135,26 @@ def source_table(job: Job, table: str) -> SourceTable:
         units=tuple(of.units.items()),
         record=of.record,
         known_as=columns.name if of.columns is None and of.schema_file is None else None,
+    )
+
+
+def _generated(job: Job, table: str, columns: Record, settings: GenerateSettings) -> SourceTable:
+    """Return a table that the job generates. Its records have the form of a topic's records in plain Avro."""
+    of = job.tables[table]
+    return SourceTable(
+        table=table,
+        topic=generated_topic(table),
+        mode=of.changelog,
+        declared=columns,
+        primary_key=of.primary_key,
+        ttl_ms=of.ttl,
+        on_expire=of.on_expire,
+        exact=of.mode == "retract",
+        format="plain_avro",
+        written=columns,
+        row_kind=of.row_kind.physical(of.changelog),
+        watermark=_watermark(job, table, columns),
+        generation=settings.physical(),
     )
 
 

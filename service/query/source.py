@@ -121,10 +121,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _planner(self) -> Planner:
-        from rowkind.service.kafka.cluster import Cluster  # noqa: PLC0415 -- see the module's docstring
-        from rowkind.service.kafka.planning import Planner  # noqa: PLC0415 -- as above
+        from rowkind.service.kafka.planning import Planner  # noqa: PLC0415 -- see the module's docstring
+        from rowkind.service.kafka.source_cluster import SourceCluster  # noqa: PLC0415 -- as above
 
-        return Planner(self._spec, Cluster(self._spec.kafka))
+        return Planner(self._spec, SourceCluster(self._spec))
 
     def __reduce__(self) -> tuple[type[KafkaStreamReader], tuple[str]]:
         return type(self), (self._option,)

@@ -54,7 +54,7 @@ class Deployment:
       topics, whose names end with this token.
     - `stops`: the query stops when there is nothing new to read.
     - `replays`: the source first offers the batches of `replay_file`. `replay_only`: it offers no other batches.
-    - `written`: see `WriterSpec`. `excused`: see `SourceSpec`.
+    - `written`: see `WriterSpec`. `excused`, `begun`: see `SourceSpec`.
     """
 
     job: Job
@@ -72,6 +72,7 @@ class Deployment:
     replay_only: bool = False
     written: int = 0
     excused: frozenset[str] = frozenset()
+    begun: int = 0
 
     @property
     def once(self) -> Self:
@@ -220,6 +221,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         replay_file=str(replay_file(at)) if at.replays else None,
         replay_only=at.replay_only,
         registry_file=str(registry_file(at)),
+        begun=at.begun,
     )
 
 

@@ -95,7 +95,7 @@ def _as_it_should_be(source: SourceTable) -> Topic:
 
 
 def _read(queries: PlannedQueries) -> dict[str, SourceTable]:
-    """Return one table for each topic. If several tables read a topic, prefer one whose truncations count."""
+    """Return one table for each topic of Kafka. If several tables read it, prefer one whose truncations count."""
     scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
-    sources = [node.source for node in scans if isinstance(node, PhysicalScan)]
+    sources = [node.source for node in scans if isinstance(node, PhysicalScan) and node.source.generation is None]
     return {source.topic: source for source in sorted(sources, key=lambda each: each.truncates)}

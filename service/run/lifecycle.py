@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -182,6 +183,7 @@ class _Queries:
     spark: SparkSession
     life: Life
     _running: list[Running] = field(default_factory=list)
+    _begun: int = 0
 
     def live(self, rebuild: Rebuild, *, moves: bool) -> None:
         """Start and supervise the queries until they stop. If `moves` is set, only move their state (`rescale`)."""
@@ -189,6 +191,10 @@ class _Queries:
             register(self.spark)
             with self._asking_checkpoint():
                 recorded = queries(self.spark, self.life.folder)
+            # All queries of the job see the same generated rows.
+            self._begun = min(
+                (each.begun for each in recorded.values() if each.begun), default=round(time.time() * 1000)
+            )
             self._take_over_moved(recorded, may_move=moves or rebuild != "nothing")
             chosen, new = self._as_before(recorded) if rebuild == "nothing" else self._rebuilt(recorded, rebuild)
             if chosen != self.life.fresh:
@@ -297,7 +303,8 @@ class _Queries:
             if last is not None and checkpoint.is_strange(last):
                 raise StrangeCheckpointError(checkpoint.folder)
             last_run = "" if last is None else last.run
-            checkpoint.claim(replace(wanted, filling=wanted.filling or token), after=last_run)
+            wanted = replace(wanted, filling=wanted.filling or token, begun=wanted.begun or self._begun)
+            checkpoint.claim(wanted, after=last_run)
             if doubled(whole):
                 raise CheckpointMismatchError(checkpoint.folder, [TWICE])
             checkpoint.settle()
@@ -336,6 +343,7 @@ class _Queries:
             checkpoint.run,
             filling=there.filling,
             excused=frozenset(there.excused),
+            begun=there.begun,
         )
         begin = QueryStart(self.spark, whole, checkpoint)
         works, tasks = self.life.monitor.works, self.life.job.parallelism

@@ -73,8 +73,8 @@ class Ended:
 class Rowkind:
     """A `rowkind` command, started by `with`. Its processes that still run at the end are killed."""
 
-    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
-        self._arguments = arguments
+    def __init__(self, folder: Path, *arguments: str, cwd: Path = ROOT, **environment: str) -> None:
+        self._arguments, self._cwd = arguments, cwd
         self._mark = f"ROWKIND_TEST={uuid4().hex}"
         self._environment: Mapping[str, str] = os.environ | environment | dict([self._mark.split("=")])
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ class Rowkind:
         with self._output.open("wb") as output, self._error.open("wb") as error:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "rowkind", *self._arguments],
-                cwd=ROOT,
+                cwd=self._cwd,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -24,7 +24,7 @@ CONCEPTS = frozenset(
         "service.checkpoint.job_digest",
         "service.checkpoint.rescale",
         "service.checkpoint.upgrade_preview",
-        "service.dev.serve",
+        "service.client.generate",
         "service.execute.job_functions",
         "service.execute.kernels",
         "service.execute.rows_in_sessions",

@@ -55,7 +55,6 @@ NO_SIZES = {
     "answers of a registry": "avro.confluent_registry._NO_GUIDS avro.confluent_registry._INVALID",
     "times to wait, and of how many messages one is asked for its time": """
         avro.registry.ANSWER_SECONDS service.kafka.fetch._POLL_SECONDS service.kafka.fetch._STALL_SECONDS
-        service.kafka.fetch._STRIDE
     """,
 }
 """Numbers that are not sizes, by purpose."""

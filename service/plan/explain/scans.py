@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rowkind.quantities import amount, counted
 from rowkind.service.job.duration import show
+from rowkind.service.physical.generation import Generation
 from rowkind.service.physical.node import PhysicalScan, PhysicalUnion
 from rowkind.service.physical.source_table import SourceTable, Watermark
 from rowkind.service.plan.explain.description import Fact, NodeDescription
@@ -21,7 +23,7 @@ def scan(node: PhysicalScan) -> NodeDescription:
     form = _format(source)
     return NodeDescription(
         "scan",
-        f"table {source.table}{alias} from topic {source.topic}",
+        f"table {source.table}{alias} {'generated' if source.generation else f'from topic {source.topic}'}",
         ScanValues(source.table, source.topic, node.alias, source.mode, source.primary_key, source.exact),
         ScanDetails(
             column_values(read),
@@ -44,10 +46,17 @@ def _facts(source: SourceTable, form: str) -> Iterator[Fact]:
         key = f", replaced by ({', '.join(source.primary_key)})" if source.primary_key else ", no primary key"
         exact = ", exact: every retraction matches a row that was sent" if source.exact else ""
         yield Fact("table", f"{source.mode}{key}{exact}")
-    if form:
+    if source.generation is not None:
+        yield Fact("generates", _generates(source.generation))
+    elif form:
         yield Fact("values", form.strip())
     if source.watermark is not None:
         yield Fact("watermark", _watermark(source.watermark))
+
+
+def _generates(of: Generation) -> str:
+    end = "" if of.most is None else f", {counted(of.most, 'change')} in all"
+    return f"{amount(of.rows_per_second)} changes per second{end}"
 
 
 def _format(source: SourceTable) -> str:

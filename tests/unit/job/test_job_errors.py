@@ -378,6 +378,6 @@ def test_what_only_a_running_job_needs_is_asked_for_when_it_runs(tmp_path: Path)
 
     assert str(caught.value).splitlines() == [
         f"{file}:1: checkpoint is missing: the folder for offsets and state",
-        f"{file}:1: kafka is missing: the brokers, as `{{bootstrap.servers: …}}`",
+        f"{file}:1: kafka is missing: the brokers, as `{{bootstrap.servers: …}}`; `rowkind run --dev` starts a broker",
         f"{file}:1: registry is missing: the location of schemas, as `{{url: …}}` or `{{folder: …}}`",
     ]
