@@ -238,3 +238,10 @@ def test_null_arrays_are_generated() -> None:
     topic = GeneratedTopic(table("append", f"{{columns: {{{columns}}}}}"), BEGUN)
     rows = topic.columns(topic.changes(0, 10))
     assert all(rows.column(name).null_count == 10 for name in names)
+
+
+def test_the_job_of_the_page_can_be_planned() -> None:
+    """docs/how-to/generate-rows.md has one job."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "generate-rows.md").read_text("utf-8")
+    job = loaded(page.partition("```yaml\n")[2].partition("```")[0], Path("job.yaml"))
+    assert plan(job, "sales").mode == "upsert"
