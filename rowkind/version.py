@@ -31,15 +31,14 @@ def environment() -> str:
 
 def _java() -> str:
     """Return the version of Java, from JAVA_HOME or else from the PATH, as `java -version` reports it."""
-    import os
-    import shutil
     import subprocess
 
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin" if home else None)
-    if java is None:
+    from rowkind.service.machine.jars import NO_FILES, MissingJavaError, java
+
+    try:
+        command = [java(), NO_FILES, "-version"]
+    except MissingJavaError:
         return "not found"
-    command = [java, "-version"]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stderr  # noqa: S603 - a fixed command
     quoted = said.partition('"')[2].partition('"')[0]
     return quoted or "unknown"
