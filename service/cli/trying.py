@@ -64,8 +64,8 @@ class _Trial:
         batches = trial.read(job, changes, name, self.batch_rows)
         if not self.open:
             trial.end(plan, batches)
-        for table in trial.unread(plan, batches):
-            warn(f"the query of sink {plan.name} does not read table {table}")
+        if unread := trial.unread(plan, batches):
+            warn(f"the query of sink {plan.name} does not read table{'s'[: len(unread) > 1]} {', '.join(unread)}")
         if self.engine == "memory":
             run = trial.in_memory(warn)
         else:

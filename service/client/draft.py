@@ -158,7 +158,7 @@ def _of_json(topic: SampledTopic) -> Record:
         if not isinstance(row, dict):
             raise OutsideError(
                 f"topic {topic.name}: the value at offset {record.offset} of partition {record.partition} is neither "
-                "JSON nor Avro with a registered schema: name the registry, or write the table by hand"
+                "JSON nor Avro with a registered schema: name the registry with --registry, or write the table by hand"
             )
         for name, value in row.items():
             columns[name] = _wider(columns.get(name), value)

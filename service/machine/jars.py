@@ -134,6 +134,7 @@ class _Download:
     product: str
     folder: Path
     megabytes: int | None
+    _began: float = field(default_factory=time.monotonic)
     _since: float = field(default_factory=time.monotonic)
 
     def tell(self) -> None:
@@ -144,7 +145,7 @@ class _Download:
                 there += each.stat().st_size / 1e6
         if not there:
             self._since = now
-            log.info("downloading %s: resolving its dependencies", self.product)
+            log.info("downloading %s: resolving its dependencies, %.0f s so far", self.product, now - self._began)
         elif self.megabytes is None:
             log.info("downloading %s: %.0f MB", self.product, there)
         else:
