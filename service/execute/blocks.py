@@ -32,6 +32,11 @@ def rows_by_kind(kind: Int8s) -> dict[str, int]:
     return {SYMBOLS[ordinal]: int(count) for ordinal, count in enumerate(np.bincount(kind)) if count}
 
 
+def edge_rows(source: str, target: str, count: int) -> Counters:
+    """Return the counter of the changes that a table or an operator has sent to a consumer."""
+    return {sample("rowkind_edge_rows_total", source=source, target=target): count} if count else {}
+
+
 class Tally:
     """The counters of one operator in one batch."""
 
@@ -55,6 +60,10 @@ class Tally:
             self._add("rowkind_operator_rows_out_total", count, kind=symbol)
         if refreshes := len(emitted.refreshes):
             self._add("rowkind_operator_refreshes_total", refreshes)
+
+    def add_sent(self, target: str, count: int) -> None:
+        """Count changes that were sent to a consumer."""
+        add(self._samples, edge_rows(f"{self._labels['sink']}.{self._labels['operator']}", target, count))
 
     def add_seconds(self, stage: Literal["state", "operator", "calc"], seconds: float) -> None:
         """Add the time spent in a stage of the operator."""

@@ -45,6 +45,7 @@ MetricName = Literal[
     "rowkind_operator_rows_in_total",
     "rowkind_operator_rows_out_total",
     "rowkind_operator_refreshes_total",
+    "rowkind_edge_rows_total",
     "rowkind_operator_seconds_total",
     "rowkind_unmatched_retractions_total",
     "rowkind_expired_retractions_total",
@@ -130,13 +131,7 @@ METRICS: tuple[Metric, ...] = (
         "Memory of the job's processes on this machine: the command, java, and all other python. Linux only.",
         ("process",),
     ),
-    Metric(
-        "rowkind_up",
-        "gauge",
-        "1 or 0",
-        "1 while the query runs; 0 from a failure until it runs again.",
-        _QUERY,
-    ),
+    Metric("rowkind_up", "gauge", "1 or 0", "1 while the query runs; 0 from a failure until it runs again.", _QUERY),
     Metric("rowkind_restarts_total", "counter", "times", "Restarts of a query after a temporary failure.", _QUERY),
     Metric(
         "rowkind_rebuilds_total",
@@ -272,13 +267,7 @@ METRICS: tuple[Metric, ...] = (
         shards=min,
     ),
     Metric("rowkind_batch_id", "gauge", "number", "Number of the last committed batch.", _QUERY),
-    Metric(
-        "rowkind_last_batch_timestamp_seconds",
-        "gauge",
-        "Unix time",
-        "End of the last successful batch.",
-        _QUERY,
-    ),
+    Metric("rowkind_last_batch_timestamp_seconds", "gauge", "Unix time", "End of the last successful batch.", _QUERY),
     Metric("rowkind_batch_duration_seconds", "histogram", "seconds", "Time from a batch's start to its end.", _QUERY),
     Metric(
         "rowkind_batch_seconds_total",
@@ -329,6 +318,14 @@ METRICS: tuple[Metric, ...] = (
         "rows",
         "Rows that an operator passed on to refresh the TTL of the rows derived from them.",
         _OPERATOR,
+    ),
+    Metric(
+        "rowkind_edge_rows_total",
+        "counter",
+        "changes",
+        "Changes on an edge of the graph, after the filters and projections between its ends. Label source: a table, "
+        "or an operator as sink.operator. Label target: an operator, or a sink.",
+        (*_QUERY, "source", "target"),
     ),
     Metric(
         "rowkind_operator_seconds_total",

@@ -16,9 +16,10 @@ from rowkind.operators.columns.changes import Changes, Uint64s, binary
 from rowkind.operators.columns.emission import net
 from rowkind.operators.columns.hashing import hash64
 from rowkind.service.execute import failures
-from rowkind.service.execute.blocks import cut
+from rowkind.service.execute.blocks import cut, edge_rows
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import address
+from rowkind.service.execute.metrics import add
 from rowkind.service.physical.graph import Exit, GraphScan
 from rowkind.service.physical.keys import Key
 
@@ -65,10 +66,19 @@ def _decisive(key: Key, changes: Changes) -> Uint64s | None:
     return hash64(pc.binary_slice(changes.key, 0, -key.apart * TIMESTAMP_BYTES))
 
 
-def scanned(scan: GraphScan, emitted: Emitted, shards: int, failure: OnFailure | None = None) -> Iterator[Part]:
-    """Yield a scan's output, split by shard. Raises ExpressionError."""
+def scanned(
+    scan: GraphScan,
+    emitted: Emitted,
+    shards: int,
+    failure: OnFailure | None = None,
+    counters: dict[str, float] | None = None,
+) -> Iterator[Part]:
+    """Yield a scan's output, split by shard. Add the changes on each edge to `counters`. Raises ExpressionError."""
     for way in scan.exits:
-        yield from deliver(way, leave(way, emitted, failure or of_table(scan)), shards)
+        batch = leave(way, emitted, failure or of_table(scan))
+        if counters is not None:
+            add(counters, edge_rows(scan.scan.source.table, way.into, len(batch.changes)))
+        yield from deliver(way, batch, shards)
 
 
 def spread(letters: pa.BinaryArray, writer: int, shards: int) -> Iterator[Part]:

@@ -153,6 +153,8 @@ def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState
     misfits(output.failed, member.misfit, member.on_error, failure)
     sent = [(way, leave(way, output.emitted, failure)) for way in member.exits]
     tally.add_seconds("calc", time.perf_counter() - started)
+    for way, batch_sent in sent:
+        tally.add_sent(way.into, len(batch_sent.changes))
     tally.add_failed(sum(len(each.reasons) for each in left_out))
     return MemberOutput(member, tally, output.state, sent, late, moved.before, output.unmatched, found, left_out)
 

@@ -156,7 +156,8 @@ class Reading:
                 left_out: list[LeftOut] = []
                 name = table.scan.scan.source.table
                 emitted = Emitted(rows, truncation=decoded.truncation)
-                yield from scanned(table.scan, emitted, shards, OnFailure(name, left_out.append, self._spec.excused))
+                failure = OnFailure(name, left_out.append, self._spec.excused)
+                yield from scanned(table.scan, emitted, shards, failure, counters)
                 for each in left_out:
                     letters += table.decoder.left_out(records, each)
                     failed = sample("rowkind_dead_letters_total", table=name, reason=EXPRESSION)

@@ -23,6 +23,7 @@ from rowkind.service.execute.metrics import sample
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError
 from rowkind.service.kafka.spec import SinkSpec, WriterSpec
+from rowkind.service.kafka.written_sample import SampledRows, WrittenSample, last_rows
 from rowkind.service.physical.row_kind import spellings
 
 _ROOM_SECONDS = 0.1
@@ -33,7 +34,7 @@ class Messages:
     """Net changes of one sink, ready to be sent in this order.
 
     `values` has None for a tombstone. `spread` is set if messages have no key: each row's hash determines its
-    partition, so that a row and its later retraction are in the same partition.
+    partition, so that a row and its later retraction are in the same partition. `last`: the last rows, as a sample.
     """
 
     sink: SinkSpec
@@ -41,6 +42,7 @@ class Messages:
     values: Sequence[bytes | None]
     kinds: Sequence[int]
     spread: npt.NDArray[np.uint64] | None
+    last: SampledRows
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,13 @@ class RecordBuilder:
 
     def __len__(self) -> int:
         return sum(len(each.values) for each in self.messages) + len(self.letters)
+
+    @property
+    def sample(self) -> WrittenSample:
+        """A sample of the messages and dead letters, for the status page."""
+        found = WrittenSample({each.sink.sink: each.last for each in self.messages})
+        found.add_letters(self.letters)
+        return found
 
     @property
     def topics(self) -> list[str]:
@@ -108,7 +117,7 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
     for kind, count in enumerate(np.bincount(changes.kind, minlength=len(SYMBOLS))):
         if count:
             counters[sample("rowkind_rows_out_total", sink=sink.sink, kind=SYMBOLS[kind])] = float(count)
-    return Messages(sink, keys, values.to_pylist(), changes.kind.tolist(), spread)
+    return Messages(sink, keys, values.to_pylist(), changes.kind.tolist(), spread, last_rows(changes))
 
 
 def send(producer: Producer, spec: WriterSpec, outgoing: RecordBuilder, partitions: Mapping[str, int]) -> None:

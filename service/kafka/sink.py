@@ -19,14 +19,19 @@ from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.record_builder import prepare
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import Outcome, write_once
+from rowkind.service.kafka.written_sample import WrittenSample
 
 
 @dataclass
 class Counted:
-    """A write task's counters: `carried` arrived with the task's blocks, `written` are those of its own work."""
+    """A write task's counters: `carried` arrived with the task's blocks, `written` are those of its own work.
+
+    `samples` are samples of the records that the task has written.
+    """
 
     carried: dict[str, float] = field(default_factory=dict)
     written: dict[str, float] = field(default_factory=dict)
+    samples: list[WrittenSample] = field(default_factory=list)
 
 
 def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
@@ -55,10 +60,13 @@ def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa
         else:
             outcome, retries = write_once(spec, batch_partition, once)
             _count(task, spec.query, outcome, retries)
-            add(task.written, once.counters if outcome == "committed" else {})
+            if outcome == "committed":
+                add(task.written, once.counters)
+                task.samples.append(once.sample)
         if len(repeatable):
             at_least_once.write(spec, repeatable)
             add(task.written, repeatable.counters)
+            task.samples.append(repeatable.sample)
     return task
 
 

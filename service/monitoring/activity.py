@@ -6,14 +6,18 @@ It is computed from the tasks' counters, which are identified by metric name, an
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from rowkind.avro.schema import Record
 from rowkind.service.execute.metrics import parse
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.offsets import At
+from rowkind.service.monitoring.history import HistoryRange, QueryHistory, SummedSeries
+from rowkind.service.monitoring.last_rows import LastRows
 from rowkind.service.monitoring.status import (
     BatchProgress,
+    EdgeStatus,
     Flow,
     OperatorStatus,
     QueryState,
@@ -36,6 +40,12 @@ _FLOWS = {
     "rowkind_operator_rows_in_total": "taken",
     "rowkind_operator_rows_out_total": "emitted",
 }
+_TOTALS: Mapping[str, SummedSeries] = {"rowkind_rows_in_total": "read", "rowkind_rows_out_total": "written"}
+_SECONDS = {
+    "rowkind_operator_seconds_total": "operator",
+    "rowkind_read_seconds_total": "reading",
+    "rowkind_write_seconds_total": "writing",
+}
 _COUNTS = {
     "rowkind_late_rows_total": "late",
     "rowkind_unmatched_retractions_total": "unmatched",
@@ -45,20 +55,22 @@ _COUNTS = {
 
 @dataclass
 class _Meter:
-    """Counts rows, and keeps the counts of the last `_RATE_SECONDS` with their times."""
+    """Counts rows or seconds, and keeps the counts of the last `_RATE_SECONDS` with their times."""
 
     since: float
-    rows: int = 0
-    _lately: deque[tuple[float, int]] = field(default_factory=deque)
+    rows: float = 0
+    _lately: deque[tuple[float, float]] = field(default_factory=deque)
 
-    def add(self, rows: int, now: float) -> None:
+    def add(self, rows: float, now: float) -> None:
         self.rows += rows
         self._lately.append((now, rows))
         self._drop_old(now)
 
     def flow(self, now: float) -> Flow:
         self._drop_old(now)
-        return Flow(self.rows, sum(rows for _, rows in self._lately) / min(_RATE_SECONDS, max(1.0, now - self.since)))
+        return Flow(
+            int(self.rows), sum(rows for _, rows in self._lately) / min(_RATE_SECONDS, max(1.0, now - self.since))
+        )
 
     def _drop_old(self, now: float) -> None:
         while self._lately and self._lately[0][0] < now - _RATE_SECONDS:
@@ -66,15 +78,17 @@ class _Meter:
 
 
 class Activity:
-    """The activity of a query that begins at `now`. Every parameter `now` is Unix time in seconds."""
+    """The activity of a query that begins at `now` and has this many tasks. Every `now` is Unix time in seconds."""
 
-    def __init__(self, now: float) -> None:
-        self._since = now
+    def __init__(self, now: float, tasks: int, records: Mapping[str, Record]) -> None:
+        self._since, self._tasks = now, tasks
+        self.history, self.last = QueryHistory(), LastRows(records)
         self._flows: dict[tuple[str, _Place], _Meter] = {}
         self._counts: Counter[tuple[str, _Place]] = Counter()
         self._letters: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._rows: defaultdict[_Place, dict[int, int]] = defaultdict(dict)
         self._bytes: defaultdict[_Place, dict[int, int]] = defaultdict(dict)
+        self._kept = {"rowkind_state_rows": self._rows, "rowkind_state_bytes": self._bytes}
         self._watermarks: dict[str, float] = {}
         self._behind: dict[str, float] = {}
         self._batches: deque[tuple[int, float, float]] = deque(maxlen=_BATCHES)
@@ -89,18 +103,42 @@ class Activity:
                 for each in (place, ()):
                     self._flows.setdefault((_FLOWS[name], each), _Meter(self._since)).add(int(value), now)
                 self._in_batch[batch][_FLOWS[name]] += int(value)
+                if (total := _TOTALS.get(name)) is not None:
+                    self.history.add(total, value, now)
+            elif name == "rowkind_edge_rows_total":
+                edge = (labels["source"], labels["target"])
+                self._flows.setdefault(("sent", edge), _Meter(self._since)).add(int(value), now)
+            elif name in _SECONDS:
+                self._flows.setdefault((_SECONDS[name], place), _Meter(self._since)).add(value, now)
+                self.history.add("busy", value, now)
             elif name in _COUNTS:
                 self._counts[_COUNTS[name], place] += int(value)
             elif name == "rowkind_dead_letters_total":
                 self._letters[labels["table"]][labels["reason"]] += int(value)
-            elif name == "rowkind_state_rows":
-                self._rows[place][int(labels["shard"])] = int(value)
-            elif name == "rowkind_state_bytes":
-                self._bytes[place][int(labels["shard"])] = int(value)
+            elif name in self._kept:
+                self._kept[name][place][int(labels["shard"])] = int(value)
             elif name == "rowkind_watermark_timestamp_seconds":
                 self._watermarks[labels["table"]] = value
             elif name == "rowkind_watermark_lag_seconds":
                 self._behind[labels["table"]] = value
+
+    def latencies(self, counters: Mapping[str, float], ended: float, now: float) -> None:
+        """Add the latencies of the records of a task whose batch has ended."""
+        for sample, value in counters.items():
+            name, labels = parse(sample)
+            if name == "rowkind_latency_seconds":
+                self.history.observe(max(0.0, ended - int(labels["made"]) / 1000), value, now)
+
+    def lag(self, lags: Collection[Lag], now: float) -> None:
+        """Record the query's lag, and the size of its state."""
+        self.history.raise_to("lag_rows", sum(lag.rows for lag in lags), now)
+        self.history.raise_to("lag_seconds", max((lag.seconds for lag in lags), default=0.0), now)
+        self.history.raise_to("state_rows", sum(sum(each.values()) for each in self._rows.values()), now)
+        self.history.raise_to("state_bytes", sum(sum(each.values()) for each in self._bytes.values()), now)
+
+    def ranges(self, now: float) -> tuple[HistoryRange, ...]:
+        """Return the query's history."""
+        return self.history.ranges(now, self._tasks)
 
     def batch(self, number: int, seconds: float, now: float) -> None:
         """Record that a batch has ended."""
@@ -134,9 +172,18 @@ class Activity:
             tuple(self._table(table, topic, lags, now) for table, topic in _topics(plan).items()),
             tuple(self._operator(sink, step, now) for sink, step in _operators(plan)),
             tuple(
-                SinkStatus(root.name, root.value("topic"), self._flow("written", (root.name,), now))
+                SinkStatus(
+                    root.name,
+                    root.value("topic"),
+                    self._flow("written", (root.name,), now),
+                    self.last.changes(root.name),
+                )
                 for root in (sink.root for sink in plan.sinks)
             ),
+            tuple(EdgeStatus(*edge, self._flow("sent", edge, now)) for edge in edges(plan)),
+            self._busy("reading", (), now),
+            self._busy("writing", (), now),
+            self.last.letters(),
         )
 
     def _table(self, table: str, topic: str, lags: Mapping[At, Lag], now: float) -> TableStatus:
@@ -166,7 +213,12 @@ class Activity:
             self._counts["late", place],
             self._counts["unmatched", place],
             self._counts["failed", place],
+            self._busy("operator", place, now),
         )
+
+    def _busy(self, which: str, place: _Place, now: float) -> float:
+        meter = self._flows.get((which, place))
+        return 0.0 if meter is None else min(1.0, meter.flow(now).rate / self._tasks)
 
     def _flow(self, which: str, place: _Place, now: float) -> Flow:
         meter = self._flows.get((which, place))
@@ -175,6 +227,27 @@ class Activity:
 
 def _place(labels: Mapping[str, str]) -> _Place:
     return tuple(labels[label] for label in ("table", "sink", "operator") if label in labels)
+
+
+def edges(plan: QueryDescription) -> tuple[tuple[str, str], ...]:
+    """Return the edges of a query's graph, each with its source and its target as `EdgeStatus` names them."""
+    found: dict[tuple[str, str], None] = {}
+    for sink in plan.sinks:
+        root = sink.root.name
+        for step in sink.root.walk():
+            if step.kind != "union" and step.same_as is None:
+                target = step.name if step.kind == "sink" else f"{root}.{step.name}"
+                found |= dict.fromkeys((source, target) for source in _sources(step, root))
+    return tuple(found)
+
+
+def _sources(step: Step, sink: str) -> Iterator[str]:
+    """Yield the tables and operators whose rows a step receives, by itself or by a union."""
+    for each in step.inputs:
+        if each.kind == "union":
+            yield from _sources(each, sink)
+        else:
+            yield each.value("table") if each.kind == "scan" else ".".join(each.same_as or (sink, each.name))
 
 
 def _hottest(rows: Mapping[int, int]) -> Shard | None:

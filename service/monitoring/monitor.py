@@ -13,18 +13,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
+from rowkind.avro.schema import Record
 from rowkind.service.execute.metrics import parse
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.offsets import At, Offset
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.monitoring.activity import Activity
 from rowkind.service.monitoring.exposition import Exposition
+from rowkind.service.monitoring.history import HistoryRange
 from rowkind.service.monitoring.incidents import Incidents
 from rowkind.service.monitoring.process_memory import memory
 from rowkind.service.monitoring.progress import Works
 from rowkind.service.monitoring.status import Incident, JobStatus, QueryState, QueryStatus, trouble_of
+from rowkind.service.monitoring.timeline import Timeline
 from rowkind.service.monitoring.waiting import SYSTEMS, Waiting
 from rowkind.service.plan.explain.description import QueryDescription
 from rowkind.service.query.spark_sink import Report
@@ -39,6 +43,8 @@ STAGES = {
 }
 """The phases of a batch that Spark measures, in order, and the stage to which each is assigned."""
 
+
+NO_RECORDS: Mapping[str, Record] = MappingProxyType({})
 
 HELD_SECONDS = 60.0
 """An open transaction is reported after this time. A producer's own transaction timeout is 60 s by default."""
@@ -87,7 +93,8 @@ class Monitor:
         self._metrics = Exposition(job)
         self._warnings: dict[str, str] = {}
         self._job, self._version, self._since = job, version, time.time()
-        self._incidents = Incidents()
+        self._incidents, self._timeline = Incidents(), Timeline()
+        self._timeline.mark("start", "", "The process was started", self._since)
         self.works, self.waiting = Works(), Waiting()
         versions = {"version": version, "spark": spark, "python": platform.python_version(), "java": java}
         self._metrics.set("rowkind_info", 1, **versions)
@@ -100,17 +107,21 @@ class Monitor:
         plan: QueryDescription,
         at: Mapping[At, int] | None,
         born: Mapping[str, float] | None = None,
+        *,
+        tasks: int = 1,
+        records: Mapping[str, Record] = NO_RECORDS,
     ) -> None:
         """Add a query that is about to start.
 
-        `at`: the query's offsets, None if it has never run. `born`: the initial values of its counters.
+        `at`: the query's offsets, None if it has never run. `born`: the initial values of its counters. `tasks`: how
+        many tasks work at the same time. `records`: the schemas of its sinks.
         """
         with self._lock:
             # A query that continues after Spark was lost keeps its counters. If the query begins again from scratch,
             # its counters start at zero.
             if query in self._queries and at is not None:
                 return
-            self._queries[query] = _Query(query, plan, Activity(time.time()), at=at)
+            self._queries[query] = _Query(query, plan, Activity(time.time(), tasks, records), at=at)
             self._metrics.set("rowkind_up", 1, query=query)
             self._metrics.set("rowkind_restarts_total", 0, query=query)
             self._metrics.set("rowkind_rebuilds_total", 0, query=query)
@@ -127,6 +138,8 @@ class Monitor:
             for report in reports:
                 self._add(query, report.of.batch, report.counted.written)
                 query.carried[report.of] = report.counted.carried
+                for sample in report.counted.samples:
+                    query.activity.last.add(sample, time.time())
             for of in [of for of in query.carried if of.batch <= query.batch]:
                 self._add(query, of.batch, query.carried.pop(of))
 
@@ -140,6 +153,7 @@ class Monitor:
         with self._lock:
             query = self._queries[name]
             ran = "addBatch" in progress["durationMs"]
+            self._timeline.end("restart", name, time.time())
             query.state, query.reason = "running" if ran else "idle", ""
             self._metrics.set("rowkind_up", 1, query=name)
             self._stands(query, progress["sources"])
@@ -169,6 +183,7 @@ class Monitor:
         with self._lock:
             what = reason.partition("\n")[0]
             self._incidents.add(Incident(time.time(), name, what, remedy or "The query is restarted automatically."))
+            self._timeline.begin("restart", name, what, time.time())
             self._queries[name].state, self._queries[name].reason = "waiting", reason
             self._metrics.set("rowkind_up", 0, query=name)
             self._metrics.set("rowkind_restarts_total", 1, query=name)
@@ -177,6 +192,10 @@ class Monitor:
         """Replace the current warnings, keyed by subject, and return the new ones. Warnings do not stop the job."""
         with self._lock:
             new = [warning for about, warning in warnings.items() if about not in self._warnings]
+            for about in self._warnings.keys() - warnings.keys():
+                self._timeline.end("warning", "", time.time(), about)
+            for about in warnings.keys() - self._warnings.keys():
+                self._timeline.begin("warning", "", about, time.time())
             self._warnings = {about: str(warning) for about, warning in warnings.items()}
             for warning in new:
                 self._incidents.add(Incident(time.time(), "", str(warning), "The job continues."))
@@ -202,6 +221,10 @@ class Monitor:
         """Record whether a started query is still filling its state, before it writes to its result topics."""
         with self._lock:
             self._queries[name].filling = filling
+            if filling:
+                self._timeline.begin("filling", name, "The query fills its state before it writes", time.time())
+            else:
+                self._timeline.end("filling", name, time.time())
 
     def rebuilt(self, query: str, why: str) -> None:
         """Record that a query's state is rebuilt automatically for this reason."""
@@ -210,6 +233,7 @@ class Monitor:
             self._incidents.add(
                 Incident(time.time(), query, what, "The state is rebuilt from the topics automatically.")
             )
+            self._timeline.mark("rebuild", query, what, time.time())
             self._metrics.set("rowkind_rebuilds_total", 1, query=query)
 
     def incomplete(self, query: str, topic: str, reason: str, *, whole: bool) -> None:
@@ -229,11 +253,18 @@ class Monitor:
             self._incidents.add(
                 Incident(time.time(), "", "Kafka stopped answering", "The job waits until Kafka answers.")
             )
+            self._timeline.begin("outage", "", "Kafka does not answer", time.time())
+
+    def outage_ended(self) -> None:
+        """Record that Kafka answers."""
+        with self._lock:
+            self._timeline.end("outage", "", time.time())
 
     def stopped(self, name: str) -> None:
         """Record that a query has stopped as requested."""
         with self._lock:
             self._queries[name].state = "stopped"
+            self._timeline.end("restart", name, time.time())
             self._metrics.set("rowkind_up", 0, query=name)
 
     def failed(self, name: str, reason: str, incident: Incident) -> None:
@@ -241,6 +272,8 @@ class Monitor:
         with self._lock:
             self._queries[name].state, self._queries[name].reason = "failed", reason
             self._incidents.add(incident)
+            self._timeline.end("restart", name, time.time())
+            self._timeline.begin("failed", name, incident.what, time.time())
             self._metrics.set("rowkind_up", 0, query=name)
 
     def recall(self, incident: Incident) -> None:
@@ -248,6 +281,7 @@ class Monitor:
         with self._lock:
             if all(each.at != incident.at for each in self._incidents.latest()):
                 self._incidents.add(incident)
+                self._timeline.mark("failed", incident.query, incident.what, incident.at)
 
     def healthy(self) -> bool:
         """Return whether no query has failed."""
@@ -290,12 +324,20 @@ class Monitor:
         with self._lock:
             queries = tuple(_status(query, now) for query in self._queries.values())
             warnings, incidents = tuple(self._warnings.values()), self._incidents.latest()
+            spans = self._timeline.latest(now)
         return JobStatus(
-            self._job, self._version, now, self._since, queries, warnings, incidents, self.works.under_way()
+            self._job, self._version, now, self._since, queries, warnings, incidents, self.works.under_way(), spans
         )
 
+    def history(self) -> Mapping[str, tuple[HistoryRange, ...]]:
+        """Return the history of every query: the last hour and the last day."""
+        with self._lock:
+            return {name: query.activity.ranges(time.time()) for name, query in self._queries.items()}
+
     def _add(self, query: _Query, batch: int, counters: Mapping[str, float]) -> None:
-        query.activity.count(batch, counters, time.time())
+        now = time.time()
+        query.activity.count(batch, counters, now)
+        query.activity.latencies(counters, query.ended or now, now)
         self._metrics.add(counters, query.name, query.ended)
         for sample, value in counters.items():
             if parse(sample)[0] == "rowkind_next_due_timestamp_seconds":
@@ -315,6 +357,7 @@ class Monitor:
         """Set the query's lag, minus the offsets that were read after the lag was measured."""
         at = query.at or {}
         query.lags = {each: lag.at(at[each]) if each in at else lag for each, lag in lags.items()}
+        query.activity.lag(query.lags.values(), time.time())
         for (topic, partition), lag in query.lags.items():
             labels = {"query": query.name, "topic": topic, "partition": partition}
             self._metrics.set("rowkind_lag_rows", lag.rows, **labels)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Literal, Self
 
@@ -96,6 +96,7 @@ class OperatorStatus:
     """An operator, identified by the first sink that uses it and its name in that sink's plan.
 
     `failed` counts the rows that were skipped because an expression failed on them, `late` those that arrived too late.
+    `busy` is the share of the query's task time that the operator has used over the last 30 s, from 0 to 1.
     """
 
     sink: str
@@ -109,15 +110,51 @@ class OperatorStatus:
     late: int
     unmatched: int
     failed: int
+    busy: float = 0.0
+
+
+@dataclass(frozen=True)
+class EdgeStatus:
+    """An edge of the graph, and the changes that have passed on it.
+
+    `source` is a table, or an operator as `<sink>.<operator>`. `target` is an operator or a sink.
+    """
+
+    source: str
+    target: str
+    sent: Flow
+
+
+@dataclass(frozen=True)
+class WrittenChange:
+    """A change that was written to a sink: when it was reported, its row kind, and its row. A row over 4 kB is None."""
+
+    at: float
+    kind: str
+    row: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class LetterStatus:
+    """A dead letter: when it was reported, the stage at which its record failed, why, and the record's origin."""
+
+    at: float
+    table: str
+    stage: str
+    message: str
+    topic: str | None
+    partition: int | None
+    offset: int | None
 
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """A sink, and the changes written to its topic."""
+    """A sink, the changes written to its topic, and a sample of the last ones, newest first."""
 
     name: str
     topic: str
     written: Flow
+    last: tuple[WrittenChange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,6 +164,9 @@ class QueryStatus:
     - `reason`: why the query waits or has failed.
     - `left`: the estimated seconds until the query has caught up; None if there is nothing to read or no progress.
     - `batches`: the query's last batches.
+    - `reading`, `writing`: the shares of the query's task time that all its tables and all its sinks have used over the
+      last 30 s, from 0 to 1.
+    - `letters`: the last dead letters, newest first.
     """
 
     name: str
@@ -141,6 +181,15 @@ class QueryStatus:
     tables: tuple[TableStatus, ...]
     operators: tuple[OperatorStatus, ...]
     sinks: tuple[SinkStatus, ...]
+    edges: tuple[EdgeStatus, ...] = ()
+    reading: float = 0.0
+    writing: float = 0.0
+    letters: tuple[LetterStatus, ...] = ()
+
+    @property
+    def busy(self) -> float:
+        """The share of the task time in which the query's tasks have worked over the last 30 s, from 0 to 1."""
+        return min(1.0, self.reading + self.writing + sum(each.busy for each in self.operators))
 
     @property
     def usual_seconds(self) -> float:
@@ -156,6 +205,24 @@ class Incident:
     query: str
     what: str
     remedy: str
+    times: int = 1
+
+
+SpanKind = Literal["start", "outage", "restart", "failed", "rebuild", "filling", "warning"]
+
+
+@dataclass(frozen=True)
+class IncidentSpan:
+    """An incident on the time line. `ended` is None while it lasts. `query` is "" for the whole job.
+
+    `times`: how often it occurred within the span.
+    """
+
+    kind: SpanKind
+    query: str
+    what: str
+    began: float
+    ended: float | None
     times: int = 1
 
 
@@ -178,7 +245,10 @@ class Work:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """The status of a job at the time `at`. Its process was started at `since`. `warnings` do not stop the job."""
+    """The status of a job at the time `at`. Its process was started at `since`. `warnings` do not stop the job.
+
+    `spans`: the incidents of the last day. `shows_rows`: whether the last rows and dead letters are included.
+    """
 
     job: str
     version: str
@@ -188,6 +258,16 @@ class JobStatus:
     warnings: tuple[str, ...]
     incidents: tuple[Incident, ...]
     work: tuple[Work, ...]
+    spans: tuple[IncidentSpan, ...] = ()
+    shows_rows: bool = True
+
+    def without_rows(self) -> Self:
+        """Return the same status without values of rows and dead letters."""
+        queries = tuple(
+            replace(each, sinks=tuple(replace(sink, last=()) for sink in each.sinks), letters=())
+            for each in self.queries
+        )
+        return replace(self, queries=queries, shows_rows=False)
 
     @property
     def state(self) -> QueryState:
@@ -212,6 +292,8 @@ class JobStatus:
             tuple(said["warnings"]),
             tuple(Incident(**each) for each in said["incidents"]),
             tuple(Work(**each) for each in said["work"]),
+            tuple(IncidentSpan(**each) for each in said["spans"]),
+            said["shows_rows"],
         )
 
 
@@ -220,7 +302,9 @@ def _query(said: Mapping[str, Any]) -> QueryStatus:
         "batches": tuple(BatchProgress(**each) for each in said["batches"]),
         "tables": tuple(TableStatus(**_flows(each, "read")) for each in said["tables"]),
         "operators": tuple(map(_operator, said["operators"])),
-        "sinks": tuple(SinkStatus(**_flows(each, "written")) for each in said["sinks"]),
+        "sinks": tuple(map(_sink, said["sinks"])),
+        "edges": tuple(EdgeStatus(**_flows(each, "sent")) for each in said["edges"]),
+        "letters": tuple(LetterStatus(**each) for each in said["letters"]),
     }
     return QueryStatus(**_flows(said, "read", "written") | lists)
 
@@ -228,6 +312,10 @@ def _query(said: Mapping[str, Any]) -> QueryStatus:
 def _operator(said: Mapping[str, Any]) -> OperatorStatus:
     hottest = None if said["hottest"] is None else Shard(**said["hottest"])
     return OperatorStatus(**_flows(said, "taken", "emitted") | {"hottest": hottest})
+
+
+def _sink(said: Mapping[str, Any]) -> SinkStatus:
+    return SinkStatus(**_flows(said, "written") | {"last": tuple(WrittenChange(**each) for each in said["last"])})
 
 
 def _flows(said: Mapping[str, Any], *names: str) -> dict[str, Any]:

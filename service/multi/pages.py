@@ -32,7 +32,7 @@ from rowkind.service.monitoring.status import JobStatus, trouble_of
 from rowkind.service.multi.managed_job import CHANGE_THE_FILE, ManagedJob
 from rowkind.service.multi.multi_job import Several
 from rowkind.service.web import overview_page
-from rowkind.service.web.http import Response
+from rowkind.service.web.http import WITHOUT_ROWS, Response
 from rowkind.service.web.live_page import HEADERS, within
 from rowkind.service.web.overview import JobOverview, JobState, Overview
 from rowkind.version import version
@@ -54,7 +54,7 @@ class SeveralPages:
 
     of: Several
 
-    def answer(self, path: str, *, known: bool) -> Response:
+    def answer(self, path: str, *, known: bool, rows: bool) -> Response:
         """Return the response for a path."""
         match path:
             case "/metrics":
@@ -68,11 +68,11 @@ class SeveralPages:
             case "/status.json":
                 return Response(200, "application/json", self._overview().to_json().encode())
             case _ if path.startswith("/jobs/"):
-                return self._of_job(path)
+                return self._of_job(path, rows=rows)
             case _:
                 return Response.text(404, "try /, /jobs/NAME/, /status.json, /metrics, /healthz or /readyz")
 
-    def _of_job(self, path: str) -> Response:
+    def _of_job(self, path: str, *, rows: bool) -> Response:
         _, _, name, *rest = path.split("/", 3)
         name = unquote(name)
         member = next((each for each in self.of.all() if each.job.name == name), None)
@@ -82,7 +82,7 @@ class SeveralPages:
         if not rest:
             # A job's page has relative links, which need the final slash.
             return Response(308, "text/plain", b"", {"Location": f"{path}/"})
-        answer = None if member is None or member.reason else _ask(member, f"/{rest[0]}", _PATIENCE_SECONDS)
+        answer = None if member is None or member.reason else _ask(member, f"/{rest[0]}", _PATIENCE_SECONDS, rows=rows)
         if answer is not None:
             return replace(answer, body=within(answer.body)) if rest[0] == "" else answer
         job = _refused(name, refused or "") if member is None else _overview(member, None)
@@ -198,8 +198,8 @@ def _status(member: ManagedJob, patience: float = TOGETHER_SECONDS) -> JobStatus
     return status
 
 
-def _ask(member: ManagedJob, path: str, patience: float = TOGETHER_SECONDS) -> Response | None:
-    """Return the response from the job's own port, or None if the job does not answer."""
+def _ask(member: ManagedJob, path: str, patience: float = TOGETHER_SECONDS, *, rows: bool = False) -> Response | None:
+    """Return the response from the job's own port, or None if the job does not answer. `rows`: it may have rows."""
     said = member.job.status or {}
     # The connection is local, and the certificate is for the service's external name, so it is not verified.
     context = ssl._create_unverified_context()  # noqa: S323, SLF001 - see above
@@ -210,7 +210,8 @@ def _ask(member: ManagedJob, path: str, patience: float = TOGETHER_SECONDS) -> R
     )
     login = base64.b64encode(f"{said.get('user')}:{said.get('password')}".encode()).decode()
     try:
-        connection.request("GET", path, headers={"Authorization": f"Basic {login}"})
+        headers = {"Authorization": f"Basic {login}"} | ({} if rows else {WITHOUT_ROWS: "1"})
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         kept = {
             name: value for name, value in answer.getheaders() if name in ("Cache-Control", "Content-Security-Policy")

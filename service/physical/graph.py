@@ -40,7 +40,8 @@ class Exit:
     """The exit of a scan or operator to one consumer.
 
     - `node`: the name of the scan or operator in the consumer's plan. `traits`: that plan's facts about the rows.
-    - `to`: the position of the consumer. Sinks come after all operators.
+    - `to`: the position of the consumer. Sinks come after all operators. `into`: the consumer's name in metrics, which
+      is `<sink>`, or `<sink>.<operator>` with the first sink that uses the operator.
     - `level`: the level of the consumer. `stays`: whether the rows are already in the consumer's shard.
     - `spreads`: whether the rows go to a sink without a key, so that no key chooses the shard.
     - `nets`: set if only the net effect of a key's changes in a batch matters and the rows still have to be shuffled.
@@ -56,6 +57,7 @@ class Exit:
     traits: Traits
     spreads: bool = False
     nets: Literal["by seq", "signed"] | None = None
+    into: str = ""
 
 
 @dataclass(frozen=True)
@@ -201,14 +203,14 @@ class _Edge:
     origin: str | int
     node: PhysicalScan | PhysicalOperator
 
-    def exit(self, to: int, level: int, *, stays: bool) -> Exit:
-        """Return the exit to the operator at position `to`."""
-        return Exit(self.node.node, self.node.calc, to, level, stays, self.node.traits)
+    def exit(self, to: int, level: int, into: str, *, stays: bool) -> Exit:
+        """Return the exit to the operator at position `to`, whose name is `into`."""
+        return Exit(self.node.node, self.node.calc, to, level, stays, self.node.traits, into=into)
 
     def to_sink(self, sink: PhysicalSink, to: int, level: int) -> Exit:
         """Return the exit to a sink."""
         stays = not is_shuffled(self.node, sink)
-        way = replace(self.exit(to, level, stays=stays), spreads=not sink.key)
+        way = replace(self.exit(to, level, sink.name, stays=stays), spreads=not sink.key)
         if way.stays or sink.mode != "upsert" or self.node.traits.needs_before:
             return way
         if sink.by_seq:
@@ -250,7 +252,8 @@ class _Building:
         exits: dict[str | int, list[Exit]] = {}
         for place, vertex in enumerate(self._operators):
             for edge in vertex.inputs:
-                exits.setdefault(edge.origin, []).append(edge.exit(place, vertex.level, stays=fused(edge.node)))
+                into = f"{vertex.sink}.{vertex.node.node}"
+                exits.setdefault(edge.origin, []).append(edge.exit(place, vertex.level, into, stays=fused(edge.node)))
         for place, (sink, edges) in enumerate(self._sinks, len(self._operators)):
             for edge in edges:
                 exits.setdefault(edge.origin, []).append(edge.to_sink(sink, place, levels + 1))

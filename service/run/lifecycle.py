@@ -318,7 +318,14 @@ class _Queries:
         position = checkpoint.position()
         sqls = {sink: settings.sql for sink, settings in self.life.job.sinks.items()}
         at_start = None if position is None else position.at
-        self.life.monitor.add(name, describe(name, query.sinks, sqls), at_start, births(whole))
+        self.life.monitor.add(
+            name,
+            describe(name, query.sinks, sqls),
+            at_start,
+            births(whole),
+            tasks=job.parallelism,
+            records={sink.name: sink.value for sink in whole.sinks},
+        )
         self.life.supervisor.remark(name, topics, topics.forgotten(position))
         if (failure := checkpoint.last_failure()) is not None:
             self.life.monitor.recall(failure)

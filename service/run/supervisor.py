@@ -292,6 +292,8 @@ class Supervisor:
     def _ask(self, *, now: bool = False) -> None:
         if self.outage.look(now=now):
             self.monitor.outage()
+        elif not self.outage.seconds:
+            self.monitor.outage_ended()
 
     def _note(self, each: Running) -> None:
         """Collect a query's new progress and reports."""

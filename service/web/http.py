@@ -20,6 +20,11 @@ from rowkind.service.query.errors import StartError
 
 PROBES = ("/healthz", "/readyz")
 
+WITHOUT_ROWS = "Rowkind-Without-Rows"
+"""The header of a request by a multi-job service whose own port must not show values of rows."""
+
+_LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+
 
 @dataclass(frozen=True)
 class Response:
@@ -44,17 +49,25 @@ class Response:
 class Pages(Protocol):
     """The pages to serve. `answer` is called from other threads."""
 
-    def answer(self, path: str, *, known: bool) -> Response:
-        """Return the response for a path. `known` is False for a probe without a login, which must not see details."""
+    def answer(self, path: str, *, known: bool, rows: bool) -> Response:
+        """Return the response for a path.
+
+        `known` is False for a probe without a login, which must not see details. `rows`: whether values of rows may be
+        shown.
+        """
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Access control of the port: the files of a TLS certificate and its key, and the login as `user:password`."""
+    """Access control of the port: the files of a TLS certificate and its key, and the login as `user:password`.
+
+    `local`: only this machine reaches the port.
+    """
 
     certificate: str | None = None
     key: str | None = None
     login: str | None = field(default=None, repr=False)
+    local: bool = True
 
     @property
     def context(self) -> ssl.SSLContext | None:
@@ -64,6 +77,11 @@ class Guard:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         return context
+
+    @property
+    def shows_rows(self) -> bool:
+        """Whether values of rows may be shown: other machines need a login."""
+        return self.local or self.login is not None
 
     def admits(self, authorization: str | None) -> bool:
         """Return whether a request with this Authorization header may see all pages and details."""
@@ -112,7 +130,8 @@ class _Handler(ResponseHandler):
         path = self.path.partition("?")[0]
         known = self.guard.admits(self.headers.get("Authorization"))
         if known or path in PROBES:
-            self.respond(self.pages.answer(path, known=known))
+            rows = self.guard.shows_rows and WITHOUT_ROWS not in self.headers
+            self.respond(self.pages.answer(path, known=known, rows=rows))
         else:
             self.respond(
                 replace(Response.text(401, "the login is missing or wrong"), headers={"WWW-Authenticate": "Basic"})
@@ -125,7 +144,7 @@ class _Handler(ResponseHandler):
 @contextmanager
 def serving(pages: Pages, job: Job, host: str, port: int) -> Iterator[StatusServer]:
     """Serve the pages with the access control of the job's `status` section. Raises StartError."""
-    guard = _guard(job)
+    guard = _guard(job, local=host in _LOCAL_HOSTS)
     try:
         guard.context  # noqa: B018 - check the files before the port is opened
     except OSError as error:
@@ -144,8 +163,8 @@ def serving(pages: Pages, job: Job, host: str, port: int) -> Iterator[StatusServ
         yield server
 
 
-def _guard(job: Job) -> Guard:
+def _guard(job: Job, *, local: bool) -> Guard:
     """Return the access control of the status port. File paths are relative to the job file."""
     said = job.status or {}
     certificate, key = (str(job.file.parent / said[name]) if name in said else None for name in ("certificate", "key"))
-    return Guard(certificate, key, f"{said['user']}:{said['password']}" if "user" in said else None)
+    return Guard(certificate, key, f"{said['user']}:{said['password']}" if "user" in said else None, local)

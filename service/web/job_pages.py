@@ -4,19 +4,22 @@
 - `/readyz` returns 200 if every query has finished a batch, or has found nothing to do, since its start. Otherwise it
   returns 503 with the reason.
 - `/metrics` returns the metrics in Prometheus text format.
-- `/` shows the plan of every query with its progress, and `/explain` shows more details of the plan.
-- `/status.json` returns the content of `/` in machine-readable form.
+- `/` shows every query with its graph and its progress, or a list of the queries if there are many. `/query/NAME` shows
+  one query, and `/explain` shows more details of the plans.
+- `/status.json` returns the content of `/` in machine-readable form, and `/history.json` the values of its charts.
 
 All pages are read-only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import unquote
 
 from rowkind.service.monitoring.exposition import CONTENT_TYPE
+from rowkind.service.monitoring.history import HistoryRange, histories_json
 from rowkind.service.monitoring.status import JobStatus
 from rowkind.service.plan.explain import html
 from rowkind.service.plan.explain.description import QueryDescription
@@ -45,6 +48,9 @@ class Status(Protocol):
     def status(self) -> JobStatus:
         """Return the current status."""
 
+    def history(self) -> Mapping[str, Sequence[HistoryRange]]:
+        """Return the history of every query."""
+
     def plans(self) -> Sequence[QueryDescription]:
         """Return the plan of every query."""
 
@@ -56,7 +62,7 @@ class JobPages:
     status: Status
     views: Mapping[str, str]
 
-    def answer(self, path: str, *, known: bool) -> Response:
+    def answer(self, path: str, *, known: bool, rows: bool) -> Response:
         """Return the response for a path."""
         match path:
             case "/metrics":
@@ -66,13 +72,38 @@ class JobPages:
             case "/readyz":
                 return self._verdict(self.status.healthy() and self.status.ready(), known=known)
             case "/":
-                return Response.page(status_page.page(self.status.status(), self.status.plans()), live_page.HEADERS)
+                shown = status_page.page(self._status(rows=rows), self.status.plans(), self.status.history())
+                return Response.page(shown, live_page.HEADERS)
             case "/explain":
                 return Response.page(html.page(self.status.status().job, self.views, self.status.plans(), runs=True))
-            case "/status.json":
-                return Response(200, "application/json", self.status.status().to_json().encode())
+            case _ if path.startswith("/query/"):
+                return self._query(unquote(path.removeprefix("/query/")), rows=rows)
+            case _ if path in (documents := self._documents(rows=rows)):
+                return Response(200, "application/json", documents[path]().encode())
             case _:
-                return Response.text(404, "not found: try /, /explain, /status.json, /metrics, /healthz or /readyz")
+                return Response.text(
+                    404,
+                    "not found: try /, /explain, /query/NAME, /status.json, /history.json, /metrics, /healthz, /readyz",
+                )
+
+    def _documents(self, *, rows: bool) -> Mapping[str, Callable[[], str]]:
+        """Return the functions that compute the JSON documents, by path."""
+        return {
+            "/status.json": lambda: self._status(rows=rows).to_json(),
+            "/history.json": lambda: histories_json(self.status.history()),
+        }
+
+    def _query(self, name: str, *, rows: bool) -> Response:
+        status, plans = self._status(rows=rows), self.status.plans()
+        shown = status_page.query_page(name, status, plans, self.status.history())
+        if shown is None:
+            names = ", ".join(each.name for each in status.queries)
+            return Response.text(404, f"there is no query {name}; the queries are {names}")
+        return Response.page(shown, live_page.HEADERS)
+
+    def _status(self, *, rows: bool) -> JobStatus:
+        status = self.status.status()
+        return status if rows else status.without_rows()
 
     def _verdict(self, good: bool, warning: str = "", *, known: bool) -> Response:
         if not known:

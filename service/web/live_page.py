@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
@@ -18,7 +18,7 @@ from rowkind.service.monitoring.status import Incident
 from rowkind.service.plan.explain.html import ICON, style
 
 _FILES = resources.files("rowkind.service.web")
-_STYLE = style() + (_FILES / "status.css").read_text("utf-8")
+_STYLE = style() + "".join((_FILES / name).read_text("utf-8") for name in ("status.css", "graph.css"))
 _TEMPLATE = Template((_FILES / "status.html").read_text("utf-8"))
 _SCRIPT = (_FILES / "status.js").read_text("utf-8")
 _AT_ONCE = 3
@@ -69,6 +69,12 @@ def moment(at: float) -> str:
     """Return a Unix time in seconds as readable HTML."""
     read = datetime.fromtimestamp(at, UTC)
     return f'<time datetime="{read.isoformat()}">{read:%Y-%m-%d %H:%M:%S} UTC</time>'
+
+
+def numbers(found: Iterable[tuple[str, str, str]]) -> str:
+    """Return numbers as HTML, each with a label, a value, and a style: `bad`, `odd`, or empty for normal."""
+    items = "".join(f'<div class="{look}"><dt>{name}</dt><dd>{escape(value)}</dd></div>' for name, value, look in found)
+    return f'<dl class="numbers">{items}</dl>'
 
 
 def about(state: str, more: str, seen: float, version: str) -> str:

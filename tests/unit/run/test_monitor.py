@@ -76,14 +76,14 @@ def test_how_far_time_has_come_is_told_to_people() -> None:
     monitor = watched()
     monitor.progress("main", PROGRESS)
     assert table(monitor).watermark is None
-    time = {
+    times = {
         'rowkind_watermark_timestamp_seconds{table="orders"}': 1_767_225_600.25,
         'rowkind_watermark_lag_seconds{table="orders"}': 5_000.5,
     }
-    monitor.collect("main", [report(0, time, {})])
+    monitor.collect("main", [report(0, times, {})])
     assert table(monitor).watermark == 1_767_225_600.25
     assert table(monitor).watermark_lag == 5_000.5
-    assert {each.value for each in samples(monitor) if "watermark" in each.name} == set(time.values())
+    assert {each.value for each in samples(monitor) if "watermark" in each.name} == set(times.values())
 
 
 def test_what_rode_along_in_a_batch_that_is_done_again_counts_once() -> None:
@@ -221,6 +221,62 @@ def test_work_that_takes_long_is_told_while_it_does() -> None:
         (work,) = monitor.status().work
         assert work.left(work.since + 10) == 30
     assert not monitor.status().work
+
+
+def test_the_graph_has_rates_and_shares_of_time() -> None:
+    """Edges have the rows that passed on them, and operators, reading and writing their shares of the task time."""
+    monitor = Monitor("job", "1", "4", "17")
+    monitor.add("main", PLAN, None, tasks=4)
+    monitor.progress("main", PROGRESS)
+    sent = {
+        'rowkind_edge_rows_total{source="orders",target="s.j"}': 4,
+        'rowkind_edge_rows_total{source="s.j",target="s"}': 3,
+    }
+    spent = {
+        'rowkind_operator_seconds_total{sink="s",operator="j",stage="state"}': 0.5,
+        'rowkind_operator_seconds_total{sink="s",operator="j",stage="operator"}': 0.5,
+        'rowkind_read_seconds_total{stage="decode"}': 0.4,
+    }
+    wrote = {'rowkind_write_seconds_total{query="main",stage="send"}': 40.0}
+    monitor.collect("main", [report(0, sent | spent, wrote)])
+    (query,) = monitor.status().queries
+    assert [(each.source, each.target, each.sent.rows) for each in query.edges] == [
+        ("s.j", "s", 3),
+        ("orders", "s.j", 4),
+    ]
+    (join,) = query.operators
+    # The query began less than a second ago, which counts as a second.
+    assert (join.busy, query.reading, query.writing) == pytest.approx((0.25, 0.1, 1.0), rel=0.3)
+    assert query.busy == 1
+
+
+def test_the_history_outlives_a_restart() -> None:
+    """A query that continues after a restart keeps its history, and one that begins again from scratch does not."""
+    monitor = watched()
+    monitor._queries["main"].activity.history.add("read", 50, monitor.status().at - 20)
+    monitor.waits("main", "Kafka does not answer")
+    monitor.add("main", PLAN, {("orders", 0): 7})
+    assert 5 in monitor.history()["main"][0].series("read")
+    monitor.add("main", PLAN, None)
+    assert 5 not in monitor.history()["main"][0].series("read")
+
+
+def test_incidents_are_on_a_time_line() -> None:
+    """A restart lasts until the next progress, an outage until Kafka answers, and a warning until it is withdrawn."""
+    monitor = watched()
+    monitor.outage()
+    monitor.waits("main", "Kafka does not answer")
+    monitor.warns({"orders": "table orders: many dead letters"})
+    assert {each.kind: each.ended is None for each in monitor.status().spans} == {
+        "start": False,
+        "outage": True,
+        "restart": True,
+        "warning": True,
+    }
+    monitor.outage_ended()
+    monitor.progress("main", PROGRESS)
+    monitor.warns({})
+    assert all(each.ended is not None for each in monitor.status().spans)
 
 
 def test_the_status_survives_json() -> None:

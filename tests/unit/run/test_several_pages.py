@@ -100,7 +100,7 @@ def test_a_mistyped_name_is_told_those_there_are(service: Several) -> None:
 
 def ask(service: Several, path: str) -> Response:
     """Return the response for a path."""
-    return SeveralPages(service).answer(path, known=True)
+    return SeveralPages(service).answer(path, known=True, rows=True)
 
 
 def overview(service: Several) -> Overview:
