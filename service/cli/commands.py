@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from rowkind.errors import BUG, FAILED, NO_SPACE, RowkindError
-from rowkind.service.cli import completion, dev, init, plan, records, run, testing, top, topics, trying
+from rowkind.service.cli import completion, dev, init, plan, records, run, testing, top, topics, trying, why
 from rowkind.service.cli.job_file import calls, fail
 from rowkind.version import environment
 
@@ -120,6 +120,7 @@ for _each in (
     records.produce,
     records.generate,
     records.consume,
+    why.why,
     dev.demo,
     dev.dev,
     completion.completion,

@@ -105,6 +105,31 @@ class RowOutput:
         click.echo("  ".join(shown).rstrip())
 
 
+def aligned(rows: Sequence[Mapping[str, Any]], right: frozenset[str] = frozenset()) -> list[str]:
+    """Return objects as the lines of a table, with a header; `right` names the columns that are aligned to the right.
+
+    A column that an object does not have is empty.
+    """
+    from rich.cells import cell_len  # noqa: PLC0415 -- loaded when it is needed
+
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [columns, *([_cell(row, name) for name in columns] for row in rows)]
+    widths = [max(cell_len(line[at]) for line in cells) for at in range(len(columns))]
+    lines = []
+    for number, line in enumerate(cells):
+        shown = []
+        for name, cell, width in zip(columns, line, widths, strict=True):
+            styled = cell
+            if number == 0 or cell == "NULL":
+                styled = click.style(cell, bold=number == 0 or None, dim=number > 0 or None)
+            elif name == "op":
+                styled = click.style(cell, fg=_COLOURS[cell])
+            space = " " * (width - cell_len(cell))
+            shown.append(space + styled if name in right else styled + space)
+        lines.append("  ".join(shown).rstrip())
+    return lines
+
+
 def _cell(row: Mapping[str, Any], name: str) -> str:
     """Return the text of a table's cell; a column that the row does not have, such as all but a key's, is empty."""
     if name not in row:

@@ -20,8 +20,8 @@ from typing import Protocol
 
 from rowkind.operators.arrangement.arrangement import StateSize, kept
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.batch import Batch
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.errors import RowFailed
 from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import Tally
@@ -73,6 +73,7 @@ class MemberOutput:
     - `sent`: the batch for each exit, including exits to members of the same stage.
     - `late`: changes that were late. `watermark`: the watermark before the batch, in ms.
     - `broken`: violations of table constraints in the batch. `left_out`: rows on which an expression failed.
+    - `emitted`: what the operator emitted, before the calcs of the exits.
     """
 
     member: Member
@@ -84,6 +85,7 @@ class MemberOutput:
     unmatched: Changes = field(default_factory=Changes.empty)
     broken: Sequence[Broken] = ()
     left_out: Sequence[LeftOut] = ()
+    emitted: Emitted = field(default_factory=lambda: Emitted(Rows.empty()))
 
 
 def members(of: Graph, shards: int) -> list[Member]:
@@ -156,7 +158,9 @@ def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState
     for way, batch_sent in sent:
         tally.add_sent(way.into, len(batch_sent.changes))
     tally.add_failed(sum(len(each.reasons) for each in left_out))
-    return MemberOutput(member, tally, output.state, sent, late, moved.before, output.unmatched, found, left_out)
+    return MemberOutput(
+        member, tally, output.state, sent, late, moved.before, output.unmatched, found, left_out, output.emitted
+    )
 
 
 def _without_late(member: Member, changes: Changes, watermark: int) -> tuple[Changes, Changes]:

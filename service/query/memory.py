@@ -40,6 +40,9 @@ OnFailed = Callable[[str, LeftOut], None]
 Watch = Callable[[Exit, Batch], None]
 """Called with an exit and the batch that leaves through it."""
 
+Observe = Callable[[MemberOutput], None]
+"""Called with the output of each operator that had work to do in a batch."""
+
 
 NOT_TRUNCATED: Mapping[str, int] = MappingProxyType({})
 
@@ -74,7 +77,7 @@ class MemoryEngine:
     `unmatched` is called with retractions that found no row; the caller decides what to do about them. `broken` is
     called for each violation of a table's declared constraints in a batch. `failed` is called with rows that were left
     out because an expression failed on them. `watch` is called with every batch that moves between nodes. `late` is
-    called with late changes.
+    called with late changes. `observe` is called with every operator's output.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class MemoryEngine:
         failed: OnFailed | None = None,
         watch: Watch | None = None,
         late: OnUnmatched | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self.graph = graph(sinks)
         self.state: dict[str, StateSize] = {}
@@ -93,6 +97,7 @@ class MemoryEngine:
         self._failed = failed or (lambda _of, _rows: None)
         self._watch = watch or (lambda _node, _changes: None)
         self._late = late or (lambda _node, _changes: None)
+        self._observe = observe or (lambda _output: None)
         self._watermarks = Watermarks()
         self._state = MemoryState()
         self._members = self._fresh_members()
@@ -147,6 +152,7 @@ class MemoryEngine:
                 self._failed(failure.of, each)
         for output in run(self._members, ShardBatch(0, now, before, after, inbox), self._state):
             self._report(output)
+            self._observe(output)
             for way, batch in output.sent:
                 self._watch(way, batch)
                 if way.to >= len(self._members):

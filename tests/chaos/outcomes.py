@@ -61,17 +61,19 @@ def commit() -> str:
 def gets_over(stage: Stage, harm: Callable[[], None] | None, job: Callable[[], Rowkind], about: Outcome) -> Outcome:
     """Return the outcome of one fault; the start of an episode, without a fault, counts as one too."""
     began = time.monotonic()
-    wrong = ""
+    wrong, seconds = "", 0.0
     try:
         if harm is not None:
             harm()
         began = time.monotonic()
         stage.happens(stage.random.randrange(1, 300))
         stage.catch_up(job())
+        seconds = time.monotonic() - began
+        stage.ask_why()
     except Exception:  # noqa: BLE001 - every error is recorded, and the campaign continues
-        wrong = traceback.format_exc()
+        wrong, seconds = traceback.format_exc(), time.monotonic() - began
     changes = sum(results.kinds.total() for results in stage.results.values())
-    return replace(about, seconds=time.monotonic() - began, changes=changes, wrong=wrong)
+    return replace(about, seconds=seconds, changes=changes, wrong=wrong)
 
 
 def injected(faults: int, jobs: int, changes: int) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rowkind.service.dev.demo.data import order_book
+from tests.chaos.asked import ask_why
 from tests.chaos.checks import Check
 from tests.run.process import Ended, Rowkind, until
 from tests.run.results import Results
@@ -146,6 +147,16 @@ class Stage:
         """Validate every check."""
         for check in self.checks:
             check.validate(self.results[check.name], self.shop.events)
+        self.ask_why()
+
+    def ask_why(self) -> int:
+        """Explain some rows of every result by the records of the topics; return how many. Fails if one is wrong.
+
+        If a topic has lost records, its rows cannot be explained any more.
+        """
+        if self.shop.has_lost_records:
+            return 0
+        return ask_why(self._job, self.results, self.shop.servers, self.random)
 
     def catch_up(self, job: Rowkind, *, may_end: bool = False) -> None:
         """Wait until every result is right and no batch or transaction is open, or, if it `may_end`, the job ends."""

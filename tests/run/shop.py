@@ -81,6 +81,7 @@ class Shop:
         self.name = name
         self.registry = FolderRegistry(folder / "schemas")
         self.events: list[Event] = []
+        self.has_lost_records = False
         records = {table: Record.of(columns, name=table) for table, columns in COLUMNS.items()}
         self._schemas = {table: parse_schema(json.loads(record.to_json())) for table, record in records.items()}
         self._ids = {
@@ -172,6 +173,7 @@ class Shop:
 
     def forget(self, table: str) -> None:
         """Delete all records in the topic of a table, as retention does if it is too short."""
+        self.has_lost_records = True
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         topic = self.topic(table)
         # Offset -1 means the end.

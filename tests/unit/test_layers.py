@@ -55,9 +55,17 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.multi": ("service.run",),
     "service.dev": ("service.job",),
     "service.client": ("service.plan", "service.kafka"),
+    "service.why": ("service.query",),
     "service.flink": ("service.plan",),
     "service.library": ("service.run", "service.client"),
-    "service.cli": ("service.multi", "service.dev", "service.client", "service.flink", "service.testing"),
+    "service.cli": (
+        "service.multi",
+        "service.dev",
+        "service.client",
+        "service.flink",
+        "service.testing",
+        "service.why",
+    ),
 }
 """Each layer with the layers directly below it. A layer may import every layer below it, at any depth, and no other."""
 
