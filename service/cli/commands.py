@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from rowkind.errors import BUG, FAILED, NO_SPACE, RowkindError
-from rowkind.service.cli import completion, dev, init, plan, records, run, testing, top, topics, trying, why
+from rowkind.service.cli import completion, dev, init, plan, records, run, testing, top, topics, trying, verify, why
 from rowkind.service.cli.job_file import calls, fail
 from rowkind.version import environment
 
@@ -24,7 +24,8 @@ _EPILOG = """
 Exit codes:
   0  success, or stopped on request
   1  the command could not start on this machine, or a query failed; nothing is lost, and the next start
-     repeats the batch. For `import`: the job file lacks a part of the script. For `test`: a test failed
+     repeats the batch. For `import`: the job file lacks a part of the script. For `test`: a test failed.
+     For `verify`: a row differs
   2  the job or another input is refused; the message says where and why
   3  the broker or the registry cannot be reached
   4  a bug in Rowkind
@@ -121,6 +122,7 @@ for _each in (
     records.generate,
     records.consume,
     why.why,
+    verify.verify,
     dev.demo,
     dev.dev,
     completion.completion,

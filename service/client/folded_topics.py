@@ -186,6 +186,14 @@ class FoldedTable:
         self._waiting = 0
         ((self._folded,),) = run(f"SELECT count(*) FROM {self._rows}").fetchall()
 
+    @property
+    def overdrawn(self) -> int:
+        """The number of different rows that were retracted more often than they were inserted."""
+        if self.source.mode != "retract":
+            return 0
+        ((found,),) = self.connection.execute(f'SELECT count(*) FROM {self._rows} WHERE ":weight" < 0').fetchall()
+        return int(found)
+
     def _clear(self) -> None:
         for table in {self._rows, self._target}:
             self.connection.execute(f"TRUNCATE {table}")

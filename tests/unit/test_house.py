@@ -25,8 +25,6 @@ CONCEPTS = frozenset(
         "service.checkpoint.rescale",
         "service.checkpoint.upgrade_preview",
         "service.client.generate",
-        "service.execute.job_functions",
-        "service.execute.kernels",
         "service.execute.rows_in_sessions",
         "service.execute.salting",
         "service.job.size",
@@ -42,6 +40,7 @@ CONCEPTS = frozenset(
         "service.query.initial_counters",
         "service.spark.stage_tasks",
         "service.spark.warm",
+        "service.verify.lineage",
         "service.web.batch_chart",
     ]
 )

@@ -56,6 +56,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.dev": ("service.job",),
     "service.client": ("service.plan", "service.kafka"),
     "service.why": ("service.query",),
+    "service.verify": ("service.client",),
     "service.flink": ("service.plan",),
     "service.library": ("service.run", "service.client"),
     "service.cli": (
@@ -64,6 +65,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "service.client",
         "service.flink",
         "service.testing",
+        "service.verify",
         "service.why",
     ),
 }
@@ -85,7 +87,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "confluent_kafka": ("service.kafka", "service.dev", "service.client", "version", *RUNNING),
     "confluent_kafka.schema_registry": ("avro",),
     "sqlglot": ("service.plan", "service.flink"),
-    "duckdb": ("service.execute", "service.dev", "service.client", *RUNNING),
+    "duckdb": ("service.execute", "service.dev", "service.client", "service.verify", *RUNNING),
     "pydantic": ("service.job",),
     "ruamel": ("service.job", "service.testing"),
     "rich": ("service.cli", "service.library"),

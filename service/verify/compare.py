@@ -1,0 +1,218 @@
+# ruff: noqa: S608 - every name in a statement is quoted
+"""Compare a sink's result as DuckDB computes it with the rows of its topic.
+
+Rows are paired by the sink's key or, without a key, by all columns but floating-point numbers; equal rows are numbered.
+Floating-point numbers are equal within 1e-9 of their size, because sums depend on the order of addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from duckdb import DuckDBPyConnection
+
+_TOLERANCE = {"DOUBLE": "1e-9", "FLOAT": "1e-6"}
+_PARTS = 1_000_000
+"""A sample takes keys by their hash modulo this number."""
+
+_EXPECTED, _SURE, _FOUND, _PAIRS = '"verify:expected"', '"verify:sure"', '"verify:found"', '"verify:pairs"'
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is compared.
+
+    - `columns`: the columns of the result. `key`: the columns by which rows are paired; empty for all columns.
+    - `expected`: the statement with the expected rows; `sure`: the statement with those that surely count, or None if
+      all do. Their columns are those of the result, in order.
+    - `found`: the relation with the rows of the topic, and `written`, its column with the time of the record.
+    - `extra_unsure`: rows of the topic that are not expected may be right, because deletes may not have counted.
+    - `final`: a condition over `columns` that is true for rows that must be in the topic, or None if all must be.
+    - `several`: the expected rows may have several rows for a key, of which the topic has one.
+    """
+
+    columns: Sequence[str]
+    key: Sequence[str]
+    expected: str
+    sure: str | None
+    found: str
+    written: str
+    extra_unsure: bool = False
+    final: str | None = None
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class AuditedPart:
+    """The part of the rows that is compared: the share `sample` of the keys, and rows written at or after `since`."""
+
+    sample: float = 1.0
+    since: str | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that differs. `expected` or `found` is None if there is no such row."""
+
+    expected: dict[str, Any] | None
+    found: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The outcome: how many rows are equal, how many differ, and the first of these.
+
+    `unsure`: rows that differ and may be right. `pending`: expected rows that may be written later.
+    """
+
+    equal: int
+    different: int
+    unsure: int
+    pending: int
+    first: list[Difference] = field(default_factory=list)
+
+
+def compare(connection: DuckDBPyConnection, sides: Sides, part: AuditedPart, most: int) -> Compared:
+    """Return the differences, the first `most` of them as rows. Raises duckdb.Error."""
+    run = connection.execute
+    types = [
+        str(type_) for _, type_, *_ in run(f"DESCRIBE SELECT {_list(sides.columns)} FROM {sides.found}").fetchall()
+    ]
+    shape = _Shape.of(sides, types)
+    run(f"CREATE OR REPLACE TEMP TABLE {_FOUND} AS {shape.numbered(sides.found, part, sides.written)}")
+    run(f"CREATE OR REPLACE TEMP TABLE {_EXPECTED} AS {shape.numbered(shape.cast(sides.expected), part)}")
+    everywhere = "SELECT * FROM {0} SEMI JOIN {1} ON {2}"
+    sure = f"SELECT * FROM {_EXPECTED}"
+    if sides.several:
+        # Which row the topic has depends on the order of arrival.
+        run(f"CREATE OR REPLACE TEMP TABLE {_SURE} AS SELECT * FROM {_EXPECTED} QUALIFY count(*) OVER ({shape.by}) = 1")
+        run(f'DELETE FROM {_EXPECTED} WHERE "#n" > 1')
+        sure = everywhere.format(_EXPECTED, _SURE, shape.paired(_EXPECTED, _SURE))
+    if sides.sure is not None:
+        run(f"CREATE OR REPLACE TEMP TABLE {_SURE} AS {shape.numbered(shape.cast(sides.sure), part)}")
+        same = f"{shape.paired(_EXPECTED, _SURE)} AND {shape.equal(_EXPECTED, _SURE)}"
+        sure = everywhere.format(_EXPECTED, _SURE, same)
+    run(f"CREATE OR REPLACE TEMP TABLE {_PAIRS} AS {shape.pairs(sides, sure)}")
+    counts = dict(run(f'SELECT "#verdict", count(*) FROM {_PAIRS} GROUP BY 1').fetchall())
+    ((equal,),) = run(f"SELECT count(*) FROM {_FOUND}").fetchall()
+    ((matched,),) = run(f'SELECT count(*) FROM {_PAIRS} WHERE "#found"').fetchall()
+    order = f'ORDER BY "#expected", "#found", {shape.order} LIMIT {most}'
+    first = run(f"SELECT * FROM {_PAIRS} WHERE \"#verdict\" = 'different' {order}")
+    rows = [_difference(sides.columns, row) for row in first.fetchall()]
+    for table in (_EXPECTED, _SURE, _FOUND, _PAIRS):
+        run(f"DROP TABLE IF EXISTS {table}")
+    return Compared(
+        equal - matched, counts.get("different", 0), counts.get("unsure", 0), counts.get("pending", 0), rows
+    )
+
+
+def _difference(names: Sequence[str], row: tuple[Any, ...]) -> Difference:
+    _, expected, found, *values = row
+    own, other = values[: len(names)], values[len(names) :]
+    return Difference(
+        dict(zip(names, own, strict=True)) if expected else None,
+        dict(zip(names, other, strict=True)) if found else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The columns as c0, c1, …, with their types in the topic; `keys` are the positions of those that pair rows."""
+
+    types: Sequence[str]
+    keys: Sequence[int]
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, sides: Sides, types: Sequence[str]) -> _Shape:
+        at = [sides.columns.index(name) for name in sides.key]
+        return cls(types, at or [n for n, type_ in enumerate(types) if type_ not in _TOLERANCE], sides.columns)
+
+    @property
+    def by(self) -> str:
+        """The PARTITION BY of the columns that pair rows."""
+        return f"PARTITION BY {', '.join(f'c{at}' for at in self.keys)}" if self.keys else ""
+
+    @property
+    def order(self) -> str:
+        """The order in which differences are shown."""
+        return ", ".join(f"e{at}, f{at}" for at in self.keys) or "1"
+
+    def cast(self, statement: str) -> str:
+        """Return a statement's rows as c0, c1, …, in the types of the topic."""
+        plain = ", ".join(f"c{at}" for at in range(len(self.types)))
+        shown = ", ".join(f"CAST(c{at} AS {type_}) AS {_quoted(self.names[at])}" for at, type_ in enumerate(self.types))
+        return f"(SELECT {shown} FROM ({statement}) AS computed({plain}))"
+
+    def numbered(self, relation: str, part: AuditedPart, written: str | None = None) -> str:
+        """Return rows as c0, c1, …, with the number of each among those that pair with the same rows, and its time."""
+        shown = ", ".join(f"{_quoted(name)} AS c{at}" for at, name in enumerate(self.names))
+        time = "" if written is None else f', {_quoted(written)} AS "#written"'
+        rest = [f"c{at}" for at in range(len(self.types)) if at not in self.keys and self.types[at] in _TOLERANCE]
+        order = f" ORDER BY {', '.join(rest)}" if rest else ""
+        number = f"row_number() OVER ({self.by}{order})"
+        kept = ""
+        if part.sample < 1:
+            hashed = ", ".join(f"c{at}" for at in self.keys) or "0"
+            kept = f" WHERE hash({hashed}) % {_PARTS} < {round(part.sample * _PARTS)}"
+        after = "" if written is None or part.since is None else f" WHERE \"#written\" >= TIMESTAMPTZ '{part.since}'"
+        rows = f'SELECT *, {number} AS "#n" FROM (SELECT {shown}{time} FROM {relation}){kept}'
+        return f"SELECT * FROM ({rows}){after}"
+
+    def paired(self, one: str, other: str) -> str:
+        """Return the condition by which rows of two tables are paired."""
+        return " AND ".join(
+            [*(f"{one}.c{at} IS NOT DISTINCT FROM {other}.c{at}" for at in self.keys), f'{one}."#n" = {other}."#n"']
+        )
+
+    def equal(self, one: str, other: str) -> str:
+        """Return the condition that two paired rows are equal."""
+        found = []
+        for at, type_ in enumerate(self.types):
+            if at in self.keys:
+                continue
+            left, right = f"{one}.c{at}", f"{other}.c{at}"
+            same = f"{left} IS NOT DISTINCT FROM {right}"
+            if (tolerance := _TOLERANCE.get(type_)) is not None:
+                near = f"abs({left} - {right}) <= {tolerance} * greatest(abs({left}), abs({right}))"
+                same = f"({same} OR coalesce(isfinite({left}) AND isfinite({right}) AND {near}, FALSE))"
+            found.append(same)
+        return " AND ".join(found) or "TRUE"
+
+    def pairs(self, sides: Sides, sure: str) -> str:
+        """Return the pairs that are not equal, each with its verdict."""
+        is_sure = 's."#n" IS NOT NULL' if sides.sure is not None or sides.several else "TRUE"
+        with_sure = (
+            f"LEFT JOIN ({sure}) s ON {self.paired('e', 's')}" if sides.sure is not None or sides.several else ""
+        )
+        expected = f'SELECT e.*, {is_sure} AS "#sure" FROM {_EXPECTED} e {with_sure}'
+        final = "TRUE"
+        if sides.final is not None:
+            own = ", ".join(f"e.c{at} AS {_quoted(name)}" for at, name in enumerate(self.names))
+            final = f"coalesce((SELECT {sides.final} FROM (SELECT {own})), FALSE)"
+        extra = "'unsure'" if sides.extra_unsure else "'different'"
+        verdict = f"""CASE
+            WHEN e."#n" IS NULL THEN {extra}
+            WHEN f."#n" IS NULL AND NOT {final} THEN 'pending'
+            WHEN NOT e."#sure" THEN 'unsure'
+            ELSE 'different' END"""
+        columns = ", ".join(
+            [f"e.c{at} AS e{at}" for at in range(len(self.types))]
+            + [f"f.c{at} AS f{at}" for at in range(len(self.types))]
+        )
+        there = 'e."#n" IS NOT NULL AS "#expected", f."#n" IS NOT NULL AS "#found"'
+        return (
+            f'SELECT {verdict} AS "#verdict", {there}, {columns} '
+            f"FROM ({expected}) e FULL JOIN {_FOUND} f ON {self.paired('e', 'f')} "
+            f'WHERE e."#n" IS NULL OR f."#n" IS NULL OR NOT ({self.equal("e", "f")})'
+        )
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(_quoted, names))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
