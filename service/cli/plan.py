@@ -108,8 +108,9 @@ def _import(file: Path, output: Path | None) -> None:
         sys.exit(FAILED)
 
 
-@click.command(epilog=calls("rowkind schema > job.schema.json"))
-def schema() -> None:
+@click.command(epilog=calls("rowkind schema > job.schema.json", "rowkind schema --tests > tests.schema.json"))
+@click.option("--tests", is_flag=True, help="Print the schema of files of tests, *.tests.yaml.")
+def schema(*, tests: bool) -> None:
     """Print the JSON Schema of job files. Editors use it to complete and check them.
 
     If a job file begins with the line `# yaml-language-server: $schema=job.schema.json`, the editor uses the schema
@@ -117,7 +118,8 @@ def schema() -> None:
     """
     from importlib.resources import files  # noqa: PLC0415 -- loaded when it is needed
 
-    click.echo((files("rowkind.service.job") / "job.schema.json").read_text(encoding="utf-8"), nl=False)
+    file = "testing/tests.schema.json" if tests else "job/job.schema.json"
+    click.echo((files("rowkind.service") / file).read_text(encoding="utf-8"), nl=False)
 
 
 @click.command()

@@ -52,13 +52,14 @@ def test(job_file: Path, files: tuple[Path, ...], *, part: str, first: bool, upd
     """
     from rowkind.service.job.load import load
 
-    if not load(job_file).functions:
+    loaded = load(job_file)
+    if not loaded.functions:
         hide_pandas()
     from rowkind.service.testing.report import junit
     from rowkind.service.testing.suite import JobUnderTest, files_of_tests
     from rowkind.service.testing.suite_file import load_suite
 
-    job = JobUnderTest.load(job_file)
+    job = JobUnderTest(loaded)
     suites = [load_suite(file, job) for file in files or files_of_tests(job_file)]
     if update:
         suites = [_updated(suite, job, part) for suite in suites]

@@ -13,7 +13,9 @@ from rowkind.service.testing.run import SqlTestResult
 def lines_of(file: Path, result: SqlTestResult, style: Style = plain) -> Iterator[str]:
     """Yield the lines about the failures of a test, without its name."""
     for failure in result.failures:
-        yield f"{file}:{failure.line}: {failure.text}"
+        first, *more = failure.text.splitlines()
+        yield f"{file}:{failure.line}: {first}"
+        yield from (f"    {line}" for line in more)
         if failure.differences is not None:
             yield from (f"    {line}" for line in table(failure.differences, style, failure.labels))
     if result.failures:

@@ -59,11 +59,15 @@ class SqlTestResult:
 
 @dataclass
 class _StepResult:
-    """The result of a step: per sink all rows, and the changes if they are compared; the late rows; the error."""
+    """The result of a step: per sink all rows, and the changes if they are compared; the late rows; the error.
+
+    `had_late`: whether a row of this step or an earlier one was late.
+    """
 
     rows: dict[str, list[ComparedRow]] = field(default_factory=dict)
     changes: dict[str, list[ComparedRow]] = field(default_factory=dict)
     late: list[GivenRow] = field(default_factory=list)
+    had_late: bool = False
     error: RowkindError | None = None
 
 
@@ -76,7 +80,7 @@ class _TestRun:
         self._folds = {sink.name: fold_of(sink) for sink in self._sinks}
         self.notes: list[str] = []
         self._late: set[int] = set()
-        self.had_late = False
+        self._had_late = False
         self._engine = reporting_engine(job.job, self._sinks, self.notes.append, self._take_late)
         self._clock = FIRST_CLOCK
 
@@ -106,7 +110,7 @@ class _TestRun:
             payloads = pa.array(self._folds[sink.name].payloads, pa.binary())
             found.rows[sink.name] = sorted(decode(sink.value, payloads), key=row_order)
         found.late = [row for row in step.given if row.change.number in self._late]
-        self.had_late = self.had_late or bool(self._late)
+        found.had_late = self._had_late = self._had_late or bool(self._late)
         return found
 
     def _batches(self, step: SqlStep, cut: Cut) -> list[TrialBatch]:
@@ -142,7 +146,7 @@ def run_test(job: JobUnderTest, test: SqlTest) -> SqlTestResult:
         failures += [replace(each, text=f"{name}{each.text}") for each in _compared(job, step, written[-1])]
         if written[-1].error is not None:
             break
-    if not failures and not test.cut and not run.had_late:
+    if not failures and not test.cut:
         failures = list(_other_cuts(job, test, written))
     return SqlTestResult(test, tuple(failures), tuple(dict.fromkeys(run.notes)), time.perf_counter() - began)
 
@@ -173,7 +177,7 @@ def _error_failure(step: SqlStep, error: RowkindError | None) -> Iterator[SqlTes
     elif step.error is None:
         yield SqlTestFailure(step.line, f"the job failed: {error}")
     elif step.error not in str(error):
-        yield SqlTestFailure(step.line, f"expected an error with the text: {step.error}\nthe error is: {error}")
+        yield SqlTestFailure(step.line, f"expected an error with the text: {step.error}\nThe error is: {error}")
 
 
 def _expectation_failure(
@@ -207,7 +211,7 @@ def _other_cuts(job: JobUnderTest, test: SqlTest, written: Sequence[_StepResult]
         run = _TestRun(job, test)
         for number, step in steps:
             found = run.step(step, cut)
-            if run.had_late:
+            if found.had_late or written[number].had_late:
                 break  # Which rows are late depends on the cut.
             failure = _cut_failure(job, step, written[number], found, name)
             if failure is not None:
@@ -230,7 +234,7 @@ def _joined(steps: Sequence[SqlStep]) -> Iterator[tuple[int, SqlStep]]:
         yield len(steps) - 1, before
 
 
-_ADVICE = "If the query may depend on the batches, as with PROCTIME(), set `cut: one` in the test."
+_ADVICE = "If the query depends on the batches by intention, as with PROCTIME(), set `cut: one` in the test."
 
 
 def _cut_failure(
@@ -246,6 +250,6 @@ def _cut_failure(
         sink = job.sink(name)
         differs = differences(rows, found.rows[name], sink.value.names, sink.key)
         if differs is not None:
-            text = f"with {cut}, the rows of sink {name} are not those of one batch per step. {_ADVICE}"
+            text = f"with {cut}, the rows of sink {name} are not those of one batch per step\n{_ADVICE}"
             return SqlTestFailure(step.line, text, differs, ("one batch per step", "this cut"))
     return None

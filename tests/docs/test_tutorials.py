@@ -21,7 +21,7 @@ from tests.deploy.chart import NEEDS_HELM, objects
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^```console\n\$ rowkind (.*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^```console\n\$ rowkind ([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", ["late-data", "test-your-sql", "top-n"])
@@ -36,7 +36,7 @@ def test_a_tutorial_works_as_written(page: str, tmp_path: Path, monkeypatch: pyt
         on_a_terminal = ["--output", "table"] if command.startswith("try ") else []
         arguments = [*shlex.split(command), *on_a_terminal]
         done = CliRunner().invoke(main, arguments, prog_name="rowkind", catch_exceptions=False)
-        assert done.stdout == output, command
+        assert done.stdout == output, f"{command}\n{done.output}"
     tests = sorted(each.name for each in tmp_path.glob("test_*.py"))
     assert commands or tests, "the page shows no command and no test"
     if tests:

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowkind.service.cli import main
+from rowkind.service.multi.multi_job import Several
 from tests.unit.testing.suites import ORDER, ran
 
 HEAD = "  - name: t\n    sink: debts\n"
@@ -90,3 +91,10 @@ def test_a_job_has_several_files_of_tests(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"tests:\n{HEAD}    given: {{{ORDER}}}\n    expect: [{{debt: 10}}]\n")
     assert ran(tmp_path, HEAD).output == "2 tests passed.\n"
     assert ran(tmp_path, HEAD, str(tmp_path / "other.tests.yaml")).output == "1 test passed.\n"
+
+
+def test_a_service_of_several_jobs_ignores_files_of_tests(tmp_path: Path) -> None:
+    """In a folder of jobs, only the other YAML files are jobs."""
+    for name in ("a.yaml", "a.tests.yaml", "a.more.tests.yaml", "b.yml"):
+        (tmp_path / name).touch()
+    assert [file.name for file, _ in Several(tmp_path, upgrades=False)._texts()] == ["a.yaml", "b.yml"]

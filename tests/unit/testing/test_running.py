@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+from click.testing import CliRunner
+
+from rowkind.service.cli import main
 from tests.unit.testing.suites import DEBTS, ORDER, ran
 
 
@@ -151,7 +155,7 @@ def test_an_error_is_expected_by_a_part_of_its_message(tmp_path: Path) -> None:
     test = "  - name: error\n    sink: shares\n    given: {orders: [{id: 1, amount: %s}]}\n    %s"
     assert ran(tmp_path, test % (0, "expect_error: zero")).code == 0
     assert "with the text: zero" in ran(tmp_path, test % (1, "expect_error: zero")).output
-    assert "the error is: " in ran(tmp_path, test % (0, "expect_error: other")).output
+    assert "The error is: " in ran(tmp_path, test % (0, "expect_error: other")).output
     assert "the job failed: " in ran(tmp_path, test % (0, "expect: []")).output
 
 
@@ -215,3 +219,41 @@ def test_tests_are_chosen_and_the_first_failure_ends_the_run(tmp_path: Path) -> 
     assert ran(tmp_path, tests, "-x").output.endswith("0 tests passed, 1 failed.\n")
     none = ran(tmp_path, tests, "-k", "eleven")
     assert (none.code, none.errors) == (2, "rowkind: no test of job.yaml has a name that contains 'eleven'\n")
+
+
+def test_one_test_covers_several_sinks_and_a_column_named_op(tmp_path: Path) -> None:
+    """Sinks are named in `expect`, even one named `rows`; where a column is `op`, the row kind is `__op`."""
+    job = """
+job: j
+tables: {t: {mode: retract, primary_key: id, columns: {id: INT, op: STRING, tags: ARRAY<STRING>}}}
+sinks:
+  rows: {mode: retract, sql: "SELECT op, COUNT(*) AS n FROM t GROUP BY op"}
+  tags: {mode: retract, sql: "SELECT id, op, tags FROM t"}
+"""
+    test = """
+  - name: ops
+    given:
+      t: |
+        __op, id, op, tags
+        +I,   1,  x,  "[""a"", ""b""]"
+        +I,   2,  y,
+        -D,   2
+    expect:
+      rows: [{op: x, n: 1}]
+      tags: {changes: [{__op: +I, op: x, tags: [a, b]}]}
+"""
+    bad = ran(tmp_path, test, job=job)
+    assert "job.tests.yaml:8: tests.0.given.t.2: the line has 2 cells, but the header has 4" in bad.errors
+    assert ran(tmp_path, test.replace("-D,   2\n", "-D,   2,  ,\n"), job=job).output == "1 test passed.\n"
+    wrong = test.replace("        -D,   2\n", "").replace("[a, b]", "[a, c]")
+    assert 'expected    +I  x   ["a", "c"]' in ran(tmp_path, wrong, job=job).output
+
+
+def test_a_terminal_shows_colours(tmp_path: Path) -> None:
+    """On a terminal the table has colours, and its columns are aligned as without them."""
+    text = f"tests:\n  - name: t\n    given: {{{ORDER}}}\n    expect: {{debts: [{{id: 1, debt: 1}}]}}\n"
+    (tmp_path / "job.yaml").write_text(DEBTS)
+    (tmp_path / "job.tests.yaml").write_text(text)
+    done = CliRunner().invoke(main, ["test", str(tmp_path / "job.yaml")], prog_name="rowkind", color=True)
+    assert "\x1b[33m\x1b[1m10.00\x1b[0m" in done.output
+    assert "  expected  1   1.00\n" in click.unstyle(done.output)
