@@ -30,8 +30,8 @@ def check(job_file: Path) -> None:
         _import(job_file, None)
         return
     job = load_job(job_file)
-    planned_queries(job)
-    found = list(lints(job))
+    sinks = [sink for query in planned_queries(job).values() for sink in query.sinks]
+    found = list(map(str, lints(job, sinks)))
     for each in found:
         warn(each)
     warnings = f"{counted(len(found), 'warning')}, see above" if found else "No problems found"
@@ -41,27 +41,32 @@ def check(job_file: Path) -> None:
 @click.command(
     epilog=calls(
         "rowkind explain job.yaml",
-        "rowkind explain job.yaml --sink paid_orders",
+        "rowkind explain job.yaml --sink paid_orders --full",
         "rowkind explain job.yaml --format html > plan.html",
     )
 )
 @JOB
 @click.option("--sink", metavar="NAME", shell_complete=names("sinks"), help="Show only this sink.")
+@click.option("--full", is_flag=True, help="Show every step as a tree, with all reasons and all advice.")
 @click.option(
     "--format",
     "form",
     default="text",
     show_default=True,
     type=click.Choice(["text", "json", "mermaid", "html"]),
-    help="Output format: a text tree, a JSON document, a Mermaid flowchart, or an HTML page.",
+    help="Output format: text, a JSON document, a Mermaid flowchart, or an HTML page.",
 )
-def explain(job_file: Path, sink: str | None, form: Format) -> None:
-    """Show the plan of every query, with keys, changelog modes, state and advice."""
+def explain(job_file: Path, sink: str | None, form: Format, *, full: bool) -> None:
+    """Show in ten lines what the job reads, keeps, moves and writes. `--full` shows every step of the plan.
+
+    The other formats always contain the whole plan.
+    """
     from rowkind.service.plan.explain.render import render  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- as above
 
     job = load_job(job_file)
     known(job, sink)
+    form = "summary" if form == "text" and not full else form
     if sink is not None:
         click.echo(render(job, {sink: [plan_alone(job, sink)]}, form))
     else:

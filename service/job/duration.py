@@ -15,10 +15,13 @@ ACCEPTED = "a length of time such as 30d, 12h, 15m, 90s or 1500ms"
 def parse(text: str) -> int:
     """Return the length in ms.
 
-    Raises ValueError if the text is not a length of time, or if the length is zero.
+    Raises ValueError if the text is not a length of time, if it has no unit, or if the length is zero.
     """
     parts = _PART.findall(text)
-    if not parts or _PART.sub("", text).strip():
+    number = text.strip()
+    if number.isdecimal() and int(number):
+        raise ValueError(f"{number} has no unit: write {number}ms, {number}s, {number}m, {number}h or {number}d")
+    if not number.isdecimal() and (not parts or _PART.sub("", text).strip()):
         raise ValueError(f"{text!r} is not {ACCEPTED}")
     length = sum(int(number) * _UNITS[unit] for number, unit in parts)
     if not length:

@@ -46,9 +46,7 @@ def _shown(title: str, *forms: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"title": title, "anyOf": list(forms)})
 
 
-LengthOfTime = _shown(
-    "length of time", {"type": "integer", "minimum": 0}, {"type": "string", "pattern": duration.PATTERN}
-)
+LengthOfTime = _shown("length of time", {"const": 0}, {"type": "string", "pattern": duration.PATTERN})
 Moment = Annotated[
     datetime,
     _shown(
@@ -62,7 +60,12 @@ ColumnNames = Annotated[
     BeforeValidator(_one_or_more),
     _shown("one or more columns", {"type": "string"}, {"type": "array", "items": {"type": "string"}}),
 ]
-Duration = Annotated[int, _written(duration.parse), Field(gt=0), LengthOfTime]
+Duration = Annotated[
+    int,
+    BeforeValidator(lambda value: duration.parse(str(value)) if type(value) in (str, int) else value),
+    Field(gt=0),
+    _shown("length of time", {"type": "string", "pattern": duration.PATTERN}),
+]
 """Milliseconds, written as a length of time."""
 
 Size = Annotated[

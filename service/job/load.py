@@ -18,6 +18,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.file_lines import FileLines
 from rowkind.service.job.functions import JobFunction
 from rowkind.service.job.generation import GeneratedColumn, GenerateSettings
 from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
@@ -38,11 +39,11 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
 
 def loaded(text: str, file: Path, environment: Mapping[str, str] | None = None) -> Job:
     """Load the job from a string; `file` need not exist. Raises JobError with all problems."""
-    return read(parsed(text, file), file, environment)
+    return read(parsed(text, file), file, environment, text)
 
 
-def read(document: CommentedMap, file: Path, environment: Mapping[str, str] | None = None) -> Job:
-    """Load the job from a parsed document. Raises JobError with all problems."""
+def read(document: CommentedMap, file: Path, environment: Mapping[str, str] | None = None, text: str = "") -> Job:
+    """Load the job from a parsed document of this text. Raises JobError with all problems."""
     reading = _Reading(file, os.environ if environment is None else environment)
     values = reading.values(document)
     try:
@@ -52,7 +53,7 @@ def read(document: CommentedMap, file: Path, environment: Mapping[str, str] | No
             reading.found(each)
     if reading.problems:
         raise JobError(str(file), reading.problems)
-    return job.read_from(file, reading.lines)
+    return job.read_from(file, FileLines(reading.lines, text))
 
 
 def named(file: Path, *sections: str) -> list[str]:

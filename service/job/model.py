@@ -26,6 +26,7 @@ from rowkind.service.job.fields import (
     Size,
     TopicName,
 )
+from rowkind.service.job.file_lines import FileLines
 from rowkind.service.job.functions import JobFunction
 from rowkind.service.job.substitution import Settings
 from rowkind.service.job.table import RowKindSettings, Table
@@ -216,7 +217,7 @@ class Job(Section):
     """The result topics, each with its SQL."""
 
     _file: Path = PrivateAttr(default=Path("job.yaml"))
-    _lines: dict[tuple[str | int, ...], int] = PrivateAttr(default_factory=dict)
+    _lines: FileLines = PrivateAttr(default_factory=FileLines)
     _python: Code | None = PrivateAttr(default=None)
 
     @field_validator("kafka")
@@ -374,11 +375,9 @@ class Job(Section):
         """The file that the job was read from."""
         return self._file
 
-    def line(self, *path: str | int) -> int:
-        """Return the line of a field, or of the nearest enclosing field in the file; 0 if unknown."""
-        while path and path not in self._lines:
-            path = path[:-1]
-        return self._lines.get(path, 0)
+    def line(self, *path: str | int, sql: str = "", at: int = 0) -> int:
+        """Return the line of a field, or of a position in its SQL, as `FileLines.of`; 0 if unknown."""
+        return self._lines.of(path, sql, at)
 
     def check_runnable(self) -> None:
         """Raise JobError if a setting is missing that only a running job needs."""
@@ -393,7 +392,7 @@ class Job(Section):
         if missing:
             raise JobError(str(self._file), [Problem(self.line(), "", text) for text in missing])
 
-    def read_from(self, file: Path, lines: dict[tuple[str | int, ...], int]) -> Job:
+    def read_from(self, file: Path, lines: FileLines) -> Job:
         """Set the file and the lines that the job was read from, and return the job."""
         self._file = file
         self._lines = lines

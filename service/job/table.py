@@ -196,8 +196,6 @@ def _length(value: Any, negative: str) -> int:
         raise ValueError(negative)
     if re.fullmatch(r"0+\s*(ms|s|min|m|h|d|w)?", text):
         return 0
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
     return duration.parse(text)
 
 

@@ -1,42 +1,158 @@
-"""Lints, which `rowkind check` reports: parts of a query that probably have a different meaning than intended.
+"""Lints, which `rowkind check` reports: parts of a job that probably differ from what its author wanted.
 
-A query with a lint can still be planned. There is only one lint so far: text in double quotes that equals a column's
-name. Rowkind reads it as a string, but other systems would read it as the column.
+A job with a lint can still run. Each lint says where it is, what to write instead, and what it costs: rows that the
+result does not have, messages or state, or nothing but the reader's time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from sqlglot import exp
 
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
+from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalSink
+from rowkind.service.physical.operators import PhysicalRank
+from rowkind.service.physical.tree import walk
 from rowkind.service.plan.errors import span, written
-from rowkind.service.plan.pipeline import place, texts
-from rowkind.service.plan.sql.parse import parse
+from rowkind.service.plan.pipeline import parsed_text, place, texts
+
+Cost = Literal["wrong rows", "rows", "messages", "state", "nothing"]
 
 _STANDS = (exp.Predicate, exp.Select, exp.Alias, exp.Group, exp.Ordered, exp.AggFunc, exp.Window, exp.Connector)
 """Parent nodes of a string literal that may be meant as a column. In other functions, it may be a field name."""
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_NEVER_NULL = (*_COMPARISONS, exp.Like, exp.ILike, exp.Between, exp.In)
+"""Predicates that are not true if one of their operands is NULL."""
+_MAY_BE_TRUE = (exp.Coalesce, exp.Is, exp.If, exp.Case, exp.Or, exp.Not, exp.NullSafeEQ, exp.Query, exp.Anonymous)
+"""Expressions in which NULL need not lead to NULL."""
 
-def lints(job: Job) -> Iterator[str]:
-    """Yield each lint with its position. Raises PlanError or JobError if the job cannot be planned at all."""
-    trees = {origin: parse(sql, origin, place(job, origin)) for origin, sql in texts(job).items()}
+
+@dataclass(frozen=True)
+class Lint:
+    """A lint: its position, what it says, and what it costs."""
+
+    place: str
+    text: str
+    cost: Cost
+    shown: str = ""
+    """The position in the SQL with the line, if the lint concerns a part of a query."""
+
+    def __str__(self) -> str:
+        shown = f", {self.shown}" if self.shown else ""
+        return f"{self.place}: [cost: {self.cost}] {self.text}{shown}"
+
+
+def lints(job: Job, sinks: Sequence[PhysicalSink]) -> Iterator[Lint]:
+    """Yield each lint of a job with the plans of its sinks. Raises PlanError or JobError if it cannot be parsed."""
+    trees = {origin: parsed_text(job, origin, sql) for origin, sql in texts(job).items()}
+    yield from _unused(job, trees, sinks)
     views = {name: tuple(_names(trees[f"views.{name}"])) for name in job.views}
-    columns = {name: declared(job, name).names for name in job.tables}
+    columns = {name.lower(): names for name, names in _columns(job).items()}
+    columns |= {name.lower(): names for name, names in views.items()}
     for origin, tree in trees.items():
-        known = _known(tree, {name.lower(): names for name, names in (columns | views).items()})
-        for text in tree.find_all(exp.Literal):
-            if not (text.is_string and written(text).startswith('"') and isinstance(text.parent, _STANDS)):
-                continue
-            if (column := known.get(text.name.lower())) is not None and (at := span(text)) is not None:
+        for node, text, cost in (*_quoted(tree, columns), *_null_comparisons(tree), *_inner_joins(tree, columns)):
+            if (at := span(node)) is not None:
                 sql = texts(job)[origin]
-                yield (
-                    f'{place(job, origin)}: "{text.name}" is text, because Spark reads double quotes as text, '
-                    f"but there is a column {column}: write {column} for the column, or '{text.name}' "
-                    f"for text, {at.show(sql)}"
+                yield Lint(place(job, origin, sql, at.first), text, cost, at.show(sql))
+    for sink in sinks:
+        yield from _rank_numbers(job, sink)
+
+
+def _columns(job: Job) -> dict[str, tuple[str, ...]]:
+    return {name: declared(job, name).names for name in job.tables}
+
+
+def _unused(job: Job, trees: Mapping[str, exp.Expr], sinks: Sequence[PhysicalSink]) -> Iterator[Lint]:
+    """Yield views and tables that no sink reads, and watermarks that no operator follows."""
+    names = {name.lower(): name for name in (*job.tables, *job.views)}
+    read, new = set[str](), [f"sinks.{name}.sql" for name in job.sinks]
+    while new:
+        found = {names.get(table.name.lower(), "") for table in trees[new.pop()].find_all(exp.Table)} - read - {""}
+        read |= found
+        new += [f"views.{name}" for name in found if name in job.views]
+    for section in ("views", "tables"):
+        for name in getattr(job, section):
+            if name not in read:
+                yield Lint(place(job, f"{section}.{name}"), f"no sink reads {name}: remove it", "nothing")
+    followed = {table for clock in graph(sinks).clocks for table, _ in clock.tables}
+    for name, table in job.tables.items():
+        if table.watermark is not None and name in read and name not in followed:
+            text = "no query closes a window, joins by time or drops rows by this watermark: remove it"
+            yield Lint(place(job, f"tables.{name}.watermark"), text, "nothing")
+
+
+def _quoted(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[exp.Expr, str, Cost]]:
+    """Yield text in double quotes that equals a column's name. Other systems would read it as the column."""
+    known = _known(tree, columns)
+    for text in tree.find_all(exp.Literal):
+        if not (text.is_string and written(text).startswith('"') and isinstance(text.parent, _STANDS)):
+            continue
+        if (column := known.get(text.name.lower())) is not None:
+            said = (
+                f'"{text.name}" is text, because Spark reads double quotes as text, but there is a column {column}: '
+                f"write {column} for the column, or '{text.name}' for text"
+            )
+            yield text, said, "wrong rows"
+
+
+def _null_comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, Cost]]:
+    """Yield comparisons with NULL, which are never true."""
+    for compared in tree.find_all(*_COMPARISONS):
+        if not (isinstance(compared.left, exp.Null) or isinstance(compared.right, exp.Null)):
+            continue
+        other = compared.right if isinstance(compared.left, exp.Null) else compared.left
+        test = "IS NOT NULL" if isinstance(compared, exp.NEQ) else "IS NULL"
+        yield compared, f"a comparison with NULL is never true: write {other.sql('spark')} {test}", "rows"
+
+
+def _inner_joins(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[exp.Expr, str, Cost]]:
+    """Yield conditions in WHERE that drop all rows of an outer join without a match."""
+    for select in tree.find_all(exp.Select):
+        where, joins = select.args.get("where"), select.args.get("joins") or []
+        padded = {
+            table.alias_or_name.lower(): table.name.lower()
+            for join in joins
+            if join.side in ("LEFT", "FULL") and isinstance(table := join.this, exp.Table)
+        }
+        if where is None or not padded:
+            continue
+        for condition in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
+            if not isinstance(condition, _NEVER_NULL) or condition.find(*_MAY_BE_TRUE):
+                continue
+            for column in condition.find_all(exp.Column):
+                table = column.table.lower()
+                if table in padded and _has(columns.get(padded[table], ()), column.name):
+                    text = (
+                        f"this condition is not true if {column.table} has no match, so the outer join is an inner "
+                        "join: write JOIN, or move the condition to ON"
+                    )
+                    yield condition, text, "rows"
+                    break
+
+
+def _has(columns: Sequence[str], name: str) -> bool:
+    return name.lower() in {column.lower() for column in columns}
+
+
+def _rank_numbers(job: Job, sink: PhysicalSink) -> Iterator[Lint]:
+    """Yield rank numbers in a result: if a row enters a partition, all rows below it have new numbers."""
+    for node in walk(sink.input):
+        if not isinstance(node, PhysicalRank) or node.ranking.first == node.ranking.last:
+            continue
+        for number in (name.rpartition(".")[2] for name in node.numbers):
+            if number in sink.value.names:
+                last = "" if node.ranking.last is None else f", up to {node.ranking.last - 1} per change"
+                text = (
+                    f"the result has the rank number {number}: if a row enters or leaves, all rows below it are "
+                    f"written again{last}. If readers can sort the rows, leave {number} out of SELECT"
                 )
+                yield Lint(place(job, f"sinks.{sink.name}.sql"), text, "messages")
 
 
 def _known(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> dict[str, str]:

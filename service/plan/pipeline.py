@@ -91,7 +91,7 @@ def logical(job: Job, sink: str) -> Query:
     functions = job_functions(job)
 
     def parsed(sql: str, origin: str) -> exp.Expr:
-        return with_functions(parse(sql, origin, place(job, origin)), functions)
+        return with_functions(parsed_text(job, origin, sql), functions)
 
     tree = parsed(job.sinks[sink].sql, origin)
     catalog = Catalog(
@@ -171,7 +171,7 @@ def _watermark(job: Job, table: str, columns: Record) -> Watermark | None:
             each
             for origin, sql in all_.items()
             if "watermark" in sql.lower()
-            for each in table_watermarks(parse(sql, origin, place(job, origin)), job.tables, origin)
+            for each in table_watermarks(parsed_text(job, origin, sql), job.tables, origin)
         ]
         return with_clauses(table, known, [each for each in found if each.table == table], columns)
     except Refusal as refusal:
@@ -184,9 +184,25 @@ def texts(job: Job) -> dict[str, str]:
     return sinks | {f"views.{name}": sql for name, sql in job.views.items()}
 
 
-def place(job: Job, field: str) -> str:
-    """Return the position of a job file field, as the beginning of a message."""
-    return f"{job.file}:{job.line(*field.split('.'))}: {field}"
+def place(job: Job, field: str, sql: str = "", at: int = 0) -> str:
+    """Return the position of a job file field, as the beginning of a message.
+
+    If the field contains `sql`, return the position of its character `at`.
+    """
+    section, _, rest = field.partition(".")
+    # The name of a sink may contain dots.
+    path = rest.rsplit(".", 1) if section == "sinks" else rest.split(".")
+    return f"{job.file}:{job.line(section, *path, sql=sql, at=at)}: {field}"
+
+
+def parsed_text(job: Job, origin: str, sql: str) -> exp.Expr:
+    """Parse one of the job's SQL texts. Raises PlanError with the line of the job file, and Refusal."""
+    try:
+        return parse(sql, origin, place(job, origin))
+    except PlanError as error:
+        if error.span is None:
+            raise
+        raise PlanError(place(job, origin, sql, error.span.first), error.text, error.span, sql) from None
 
 
 def _error(job: Job, sink: str, found_in: dict[str, str], refusal: Refusal) -> PlanError:
@@ -195,4 +211,5 @@ def _error(job: Job, sink: str, found_in: dict[str, str], refusal: Refusal) -> P
         at = at.parent
     if found is None:
         return PlanError(place(job, f"sinks.{sink}.{refusal.field}"), refusal.text)
-    return PlanError(place(job, found.origin), refusal.text, found, found_in[found.origin])
+    sql = found_in[found.origin]
+    return PlanError(place(job, found.origin, sql, found.first), refusal.text, found, sql)

@@ -329,3 +329,38 @@ class Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         """Check that a tag closes the one opened last."""
         assert self.open.pop() == tag
+
+
+@pytest.mark.sampled(40)
+@pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
+def test_a_summary_has_at_most_ten_lines(case: Case) -> None:
+    """It names the job's sink and every table, or is cut at the width, and ends with the way to the whole plan."""
+    job, sink = planned(case)
+    lines = render(job, {"main": [sink]}, "summary").splitlines()
+    assert len(lines) <= 10
+    assert all(len(line) <= 110 for line in lines)
+    assert f"  writes  {sink.name}: {sink.mode}" in lines[2]
+    read = {step.value("table") for step in describe("main", [sink]).sinks[0].root.walk() if step.kind == "scan"}
+    assert lines[1].endswith("…") or all(f"{table} (" in lines[1] for table in read)
+    assert lines[-1].startswith("--full")
+
+
+def test_a_summary_says_what_costs_most(tmp_path: Path) -> None:
+    """State without a limit comes first, advice follows, and `--full` prints the tree instead."""
+    columns = {"id": "INT NOT NULL", "k": "STRING"}
+    tables = {name: {"mode": "retract", "primary_key": "id", "columns": columns} for name in ("a", "b")}
+    tables["a"]["ttl"] = "1d"
+    sql = "SELECT a.id, b.k FROM a JOIN b ON a.k = b.k"
+    file = tmp_path / "job.yaml"
+    sinks = {"s": {"mode": "retract", "sql": sql}}
+    file.write_text(json.dumps({"job": "j", "tables": tables, "sinks": sinks}))
+    told = CliRunner().invoke(main, ["explain", str(file)]).stdout.splitlines()
+    labels = [line[2:10].strip() for line in told[1:-1]]
+    assert labels == ["reads", "writes", "keeps", "", "moves", "advice"]
+    assert "join_1: b, rows by join key" in told[3]
+    assert "indefinitely" in told[3]
+    assert "indefinitely" in told[4]
+    assert told[4].endswith("… and 2 more")
+    whole = CliRunner().invoke(main, ["explain", str(file), "--full"]).stdout
+    assert whole.startswith("sink s: ")
+    assert "└─ join_1" in whole

@@ -33,7 +33,6 @@ CONCEPTS = frozenset(
         "service.library.plan",
         "service.monitoring.process_memory",
         "service.multi.service",
-        "service.plan.lints",
         "service.plan.scalar.time_units",
         "service.plan.scalar.zones",
         "service.plan.sql.tuples",

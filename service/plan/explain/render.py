@@ -17,9 +17,10 @@ from rowkind.service.plan.explain.display_names import with_display_names
 from rowkind.service.plan.explain.html import page
 from rowkind.service.plan.explain.json_document import document
 from rowkind.service.plan.explain.mermaid import flowchart
+from rowkind.service.plan.explain.summary import summary
 from rowkind.service.plan.explain.text import text
 
-Format = Literal["text", "json", "mermaid", "html"]
+Format = Literal["summary", "text", "json", "mermaid", "html"]
 
 
 def explain(sinks: Sequence[PhysicalSink], name: str = "main") -> str:
@@ -32,6 +33,8 @@ def render(job: Job, queries: Mapping[str, Sequence[PhysicalSink]], form: Format
     sqls = {name: sink.sql for name, sink in job.sinks.items()}
     descriptions = [with_display_names(describe(name, sinks, sqls)) for name, sinks in queries.items()]
     match form:
+        case "summary":
+            return summary(job.name, descriptions)
         case "text":
             return text(descriptions)
         case "json":

@@ -32,7 +32,7 @@ from rowkind.service.job.load import loaded
 from rowkind.service.job.model import Job
 from rowkind.service.physical.graph import Exit
 from rowkind.service.physical.node import PhysicalSink
-from rowkind.service.plan.errors import PlanError, SqlSpan
+from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.explain.description import Step
 from rowkind.service.plan.explain.display_names import with_display_names
@@ -93,10 +93,7 @@ def tried(request: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
         more = "".join(f"\nline {each.line}: {_text(each)}" for each in others)
         result.fail("job", first.line, f"{_text(first)}{more}")
     except PlanError as error:
-        line, what = _split(str(error))
-        if error.span is not None and line:
-            line = _sql_line(text, line, what.partition(":")[0], error.sql, error.span)
-        result.fail("job", line, what)
+        result.fail("job", *_split(str(error)))
     except trial.InputError as error:
         result.fail("changes", *_split(str(error)))
     except RowkindError as error:
@@ -218,18 +215,3 @@ def _split(message: str) -> tuple[int, str]:
     """Return the line of a message that begins with a file and a line, and the rest; line 0 if it has none."""
     found = _LINE.fullmatch(message)
     return (int(found[1]), found[2]) if found else (0, message)
-
-
-def _sql_line(text: str, line: int, field: str, sql: str, span: SqlSpan) -> int:
-    """Return the line of the job file with the part of the SQL at `span`. `line` is the line of the SQL's field.
-
-    YAML may fold the lines of the SQL, so the function counts the characters that are not white space.
-    """
-    name = re.escape(field.rpartition(".")[2])
-    source = "".join(text.splitlines(keepends=True)[line - 1 :])
-    begin = re.search(rf"\b{name}[\"']?\s*:\s*(?:[|>][-+0-9]*[ \t]*(?:#.*)?\n|[\"'])?", source)
-    left, place = len("".join(sql[: span.first].split())), begin.end() if begin else 0
-    while place < len(source) and (left or source[place].isspace()):
-        left -= not source[place].isspace()
-        place += 1
-    return line + source.count("\n", 0, place)

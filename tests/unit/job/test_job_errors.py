@@ -91,6 +91,11 @@ TYPES = (
             "ttl: 0d",
             "4: ttl: the length must be more than 0, or everything would expire at once; omit the setting for no limit",
         ),
+        (
+            "checkpoint: /tmp/checkpoint",
+            "ttl: 30",
+            "4: ttl: 30 has no unit: write 30ms, 30s, 30m, 30h or 30d",
+        ),
         ("checkpoint: /tmp/checkpoint", "parallelism: many", "4: parallelism: 'many': expected a whole number"),
         ("checkpoint: /tmp/checkpoint", "parallelism: 0", "4: parallelism: '0': expected more than 0"),
         (

@@ -124,7 +124,7 @@ tables:
     mode: retract
     columns: {id: BIGINT, at: TIMESTAMP}
     primary_key: id
-    ttl: 5000
+    ttl: 5s
     watermark: {column: at, delay: INTERVAL '5' SECOND, idle: 1m, allowed_lateness: 0}
     row_kind: {header: kind, values: {new: +I, gone: -D}, missing: fail}
     start: {timestamp: 2026-01-31T12:00:00Z}
@@ -146,6 +146,7 @@ REFUSED = [
     changed("checkpoint: /tmp/checkpoint", "parallelism: 2000"),
     changed("checkpoint: /tmp/checkpoint", "atomic: perhaps"),
     changed("checkpoint: /tmp/checkpoint", "ttl: 30 days"),
+    changed("checkpoint: /tmp/checkpoint", "ttl: 30"),
     changed("checkpoint: /tmp/checkpoint", "memory: 2 GByte"),
     changed("checkpoint: /tmp/checkpoint", "status: {user: me}"),
     changed("checkpoint: /tmp/checkpoint", "status: {name: me}"),
