@@ -21,7 +21,7 @@ from rowkind.service.physical.tree import walk
 from rowkind.service.plan.errors import span, written
 from rowkind.service.plan.pipeline import parsed_text, place, texts
 
-Cost = Literal["wrong rows", "rows", "messages", "state", "nothing"]
+LintCost = Literal["wrong rows", "rows", "messages", "state", "nothing"]
 
 _STANDS = (exp.Predicate, exp.Select, exp.Alias, exp.Group, exp.Ordered, exp.AggFunc, exp.Window, exp.Connector)
 """Parent nodes of a string literal that may be meant as a column. In other functions, it may be a field name."""
@@ -39,7 +39,7 @@ class Lint:
 
     place: str
     text: str
-    cost: Cost
+    cost: LintCost
     shown: str = ""
     """The position in the SQL with the line, if the lint concerns a part of a query."""
 
@@ -87,7 +87,7 @@ def _unused(job: Job, trees: Mapping[str, exp.Expr], sinks: Sequence[PhysicalSin
             yield Lint(place(job, f"tables.{name}.watermark"), text, "nothing")
 
 
-def _quoted(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[exp.Expr, str, Cost]]:
+def _quoted(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[exp.Expr, str, LintCost]]:
     """Yield text in double quotes that equals a column's name. Other systems would read it as the column."""
     known = _known(tree, columns)
     for text in tree.find_all(exp.Literal):
@@ -101,7 +101,7 @@ def _quoted(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[
             yield text, said, "wrong rows"
 
 
-def _null_comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, Cost]]:
+def _null_comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, LintCost]]:
     """Yield comparisons with NULL, which are never true."""
     for compared in tree.find_all(*_COMPARISONS):
         if not (isinstance(compared.left, exp.Null) or isinstance(compared.right, exp.Null)):
@@ -111,7 +111,7 @@ def _null_comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, Cost]]:
         yield compared, f"a comparison with NULL is never true: write {other.sql('spark')} {test}", "rows"
 
 
-def _inner_joins(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[exp.Expr, str, Cost]]:
+def _inner_joins(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[exp.Expr, str, LintCost]]:
     """Yield conditions in WHERE that drop all rows of an outer join without a match."""
     for select in tree.find_all(exp.Select):
         where, joins = select.args.get("where"), select.args.get("joins") or []

@@ -204,7 +204,7 @@ def test_one_document_has_all_sinks(tmp_path: Path) -> None:
     assert Page(page).open == []
     assert "&lt;b&gt;" in page
     assert "<b>'" not in page
-    assert _explained(job).startswith("query main: 2 sinks over 1 table, no state\n\nsink first: append")
+    assert _explained(job, "--full").startswith("query main: 2 sinks over 1 table, no state\n\nsink first: append")
 
 
 SHARED = """
@@ -234,7 +234,7 @@ def test_what_two_sinks_share_is_described_once(tmp_path: Path) -> None:
         [],
     )
     assert (first["filter"], second["filter"]) == ("spent.total > 100", "s.total < 10")
-    assert "same as        aggregate_1 of sink big: the step runs only once" in _explained(job)
+    assert "same as        aggregate_1 of sink big: the step runs only once" in _explained(job, "--full")
     chart = Chart(_explained(job, "--format", "mermaid"))
     assert [name for name in chart.nodes if "aggregate_1" in name] == ["p1_aggregate_1"]
     assert ("p1_aggregate_1", "-->", "p2_sink_small") in chart.edges
