@@ -21,6 +21,7 @@ TINY = {
     "tpch": "--scale 0.001 --only q6",
     "state_store": "--changes 100 --batches 4 --only cache",
     "first_result": "--runs 1 --rest 0",
+    "first_steps": "--runs 1 --only try",
     "scale": "--only tasks --most 2 --seconds 1",
     "compare": "--engines rowkind --only throughput --rows 300000 --queries aggregate",
 }
