@@ -16,6 +16,7 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Int64s, Mask, Rows, concat_binary
 from rowkind.service.execute.values import Values
 from rowkind.service.physical.calc import is_internal
+from rowkind.service.physical.graph import graph
 from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.operators import PhysicalLookup, PhysicalStamp
 from rowkind.service.physical.tree import walk
@@ -211,10 +212,13 @@ def _told(steps: PlanRows, cause: Cause) -> ToldCause:
 
 
 def _notes(sink: PhysicalSink, narrowing: Narrowing) -> Iterator[str]:
-    nodes = list(walk(sink))
+    nodes, timed = list(walk(sink)), graph([sink]).timed_tables
     for table, read in narrowing.reads.items():
         if not read.by:
-            yield f"no condition on {table} follows from the key, so all its rows were read"
+            why = (
+                "all its rows move the watermark" if table in timed else "no condition on its rows follows from the key"
+            )
+            yield f"all rows of {table} were used, because {why}"
         bad = narrowing.found[table].undecodable
         if bad:
             yield f"{bad} records of {table} cannot be decoded and were left out, as in the job"

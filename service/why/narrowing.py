@@ -20,6 +20,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import WEIGHTS, Rows
 from rowkind.service.execute.stage import MemberOutput
 from rowkind.service.execute.values import Values
+from rowkind.service.physical.graph import graph
 from rowkind.service.physical.node import PhysicalBinary, PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalSink
 from rowkind.service.physical.operators import PhysicalJoin, PhysicalLookup
 from rowkind.service.physical.tree import walk, without_unions
@@ -85,6 +86,9 @@ class Narrowing:
         table = scan.source.table
         if table in self._whole:
             return
+        if table in graph([self.sink]).timed_tables:
+            # Every row of the table moves the watermark, which decides which rows are late or final.
+            atoms = ()
         if not atoms:
             self._whole.add(table)
         changes = self.tables.read(scan.source, atoms)

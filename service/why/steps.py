@@ -14,6 +14,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Emitted
 from rowkind.operators.columns.changes import Changes, Int64s, Rows
+from rowkind.quantities import counted
 from rowkind.service.execute import failures
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.stage import MemberOutput
@@ -71,7 +72,9 @@ class PlanRows:
         engine = MemoryEngine(
             sink,
             observe=observe,
-            late=lambda node, changes: self.notes.append(f"{node}: {len(changes)} late changes were dropped"),
+            late=lambda node, changes: self.notes.append(
+                f"{node}: {counted(len(changes), 'late change')} dropped in the replay"
+            ),
         )
         for batch in _batches(tables, now, ordered=self.ordered):
             engine.batch(batch.rows, batch.now)

@@ -5,7 +5,8 @@ The result's row is followed backwards, from each operator to the rows of its in
     join                 the pair of rows whose concatenation is the row; a null-padded row has one of them
     semi join, mark      the left row and its matches; an anti join has only the left row
     aggregate            all rows of the group
-    rank, and others     the row itself; a window function reads all rows of its partition
+    rank, and others     the row itself; if it has a number, also the rows that rank before it
+    window function      all rows of the partition
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from rowkind.service.physical.operators import (
     PhysicalLookup,
     PhysicalMatch,
     PhysicalOver,
+    PhysicalRank,
 )
 from rowkind.service.why.steps import Origin, Passed, PlanRows, StepEdge, emits
 
@@ -103,8 +105,25 @@ def _inputs(
                 mask = _is_in(SameRows(own)(of.changes.payload), _part(record, own, made))
                 if isinstance(node, PhysicalOver):
                     mask = _is_in(of.changes.key, of.changes.key.filter(pa.array(mask)))
+                if isinstance(node, PhysicalRank) and (node.numbers or node.ranking.first > 1):
+                    mask = _with_those_before(of, mask)
                 masks.append(mask)
     return masks
+
+
+def _with_those_before(of: Passed, mask: Mask) -> Mask:
+    """Return the marked rows and all rows of their partitions that rank before them, which decide their numbers."""
+    last: dict[bytes, bytes] = {}
+    marked = pa.array(mask)
+    for key, order in zip(
+        of.changes.key.filter(marked).to_pylist(), of.changes.sub_key.filter(marked).to_pylist(), strict=True
+    ):
+        last[key] = max(order, last.get(key, order))
+    found = mask.copy()
+    at = np.flatnonzero(_is_in(of.changes.key, binary(last)))
+    keys, orders = (column.take(pa.array(at)).to_pylist() for column in (of.changes.key, of.changes.sub_key))
+    found[at] |= np.fromiter((order <= last[key] for key, order in zip(keys, orders, strict=True)), np.bool_, len(at))
+    return found
 
 
 def _part(record: Record, part: Record, payloads: pa.BinaryArray) -> pa.BinaryArray:
