@@ -55,25 +55,23 @@ _COUNTS = {
 
 @dataclass
 class _Meter:
-    """Counts rows or seconds, and keeps the counts of the last `_RATE_SECONDS` with their times."""
+    """Counts rows or seconds, and keeps the counts of the last seconds with their times."""
 
     since: float
     rows: float = 0
     _lately: deque[tuple[float, float]] = field(default_factory=deque)
 
-    def add(self, rows: float, now: float) -> None:
+    def add(self, rows: float, now: float, window: float) -> None:
         self.rows += rows
         self._lately.append((now, rows))
-        self._drop_old(now)
+        self._drop_old(now - window)
 
-    def flow(self, now: float) -> Flow:
-        self._drop_old(now)
-        return Flow(
-            int(self.rows), sum(rows for _, rows in self._lately) / min(_RATE_SECONDS, max(1.0, now - self.since))
-        )
+    def flow(self, now: float, window: float) -> Flow:
+        self._drop_old(now - window)
+        return Flow(int(self.rows), sum(rows for _, rows in self._lately) / min(window, max(1.0, now - self.since)))
 
-    def _drop_old(self, now: float) -> None:
-        while self._lately and self._lately[0][0] < now - _RATE_SECONDS:
+    def _drop_old(self, first: float) -> None:
+        while self._lately and self._lately[0][0] < first:
             self._lately.popleft()
 
 
@@ -82,6 +80,7 @@ class Activity:
 
     def __init__(self, now: float, tasks: int, records: Mapping[str, Record]) -> None:
         self._since, self._tasks = now, tasks
+        self._seconds, self._window = 0.0, _RATE_SECONDS
         self.history, self.last = QueryHistory(), LastRows(records)
         self._flows: dict[tuple[str, _Place], _Meter] = {}
         self._counts: Counter[tuple[str, _Place]] = Counter()
@@ -101,16 +100,16 @@ class Activity:
             place = _place(labels)
             if name in _FLOWS:
                 for each in (place, ()):
-                    self._flows.setdefault((_FLOWS[name], each), _Meter(self._since)).add(int(value), now)
+                    self._flows.setdefault((_FLOWS[name], each), _Meter(self._since)).add(int(value), now, self._window)
                 self._in_batch[batch][_FLOWS[name]] += int(value)
                 if (total := _TOTALS.get(name)) is not None:
-                    self.history.add(total, value, now)
+                    self.history.add(total, value, now, self._seconds)
             elif name == "rowkind_edge_rows_total":
                 edge = (labels["source"], labels["target"])
-                self._flows.setdefault(("sent", edge), _Meter(self._since)).add(int(value), now)
+                self._flows.setdefault(("sent", edge), _Meter(self._since)).add(int(value), now, self._window)
             elif name in _SECONDS:
-                self._flows.setdefault((_SECONDS[name], place), _Meter(self._since)).add(value, now)
-                self.history.add("busy", value, now)
+                self._flows.setdefault((_SECONDS[name], place), _Meter(self._since)).add(value, now, self._window)
+                self.history.add("busy", value, now, self._seconds)
             elif name in _COUNTS:
                 self._counts[_COUNTS[name], place] += int(value)
             elif name == "rowkind_dead_letters_total":
@@ -143,6 +142,8 @@ class Activity:
     def batch(self, number: int, seconds: float, now: float) -> None:
         """Record that a batch has ended."""
         self._batches.append((number, now, seconds))
+        # The counters of a batch arrive at its end. A window with two batches shows no pause between them.
+        self._seconds, self._window = seconds, max(_RATE_SECONDS, 2 * seconds)
         for old in [each for each in self._in_batch if each < self._batches[0][0]]:
             del self._in_batch[old]
 
@@ -218,11 +219,11 @@ class Activity:
 
     def _busy(self, which: str, place: _Place, now: float) -> float:
         meter = self._flows.get((which, place))
-        return 0.0 if meter is None else min(1.0, meter.flow(now).rate / self._tasks)
+        return 0.0 if meter is None else min(1.0, meter.flow(now, self._window).rate / self._tasks)
 
     def _flow(self, which: str, place: _Place, now: float) -> Flow:
         meter = self._flows.get((which, place))
-        return Flow() if meter is None else meter.flow(now)
+        return Flow() if meter is None else meter.flow(now, self._window)
 
 
 def _place(labels: Mapping[str, str]) -> _Place:

@@ -88,10 +88,27 @@ class _Ring:
         if number != self._current:
             self._end()
             self._current = number
-            self._numbers[number % self.slots] = number
-            self._values[:, number % self.slots] = np.nan
-            self._values[: len(_SUMS), number % self.slots] = 0
-        return self._values[:, number % self.slots]
+        return self._numbered(number)
+
+    def _numbered(self, number: int) -> npt.NDArray[np.float32]:
+        at = number % self.slots
+        if self._numbers[at] != number:
+            self._numbers[at] = number
+            self._values[:, at] = np.nan
+            self._values[: len(_SUMS), at] = 0
+        return self._values[:, at]
+
+    def spread(self, row: int, value: float, now: float, seconds: float) -> None:
+        """Add a value to the slots of the last seconds, each in proportion to its part of this time."""
+        current = self.slot(now)
+        if seconds < self.seconds:
+            current[row] += value
+            return
+        now = max(now, self._current * self.seconds)
+        began = now - min(seconds, self.seconds * (self.slots - 1))
+        for number in range(int(began) // self.seconds, self._current + 1):
+            part = min(now, (number + 1) * self.seconds) - max(began, number * self.seconds)
+            self._numbered(number)[row] += value * part / (now - began)
 
     def observe(self, age_bin: int, times: float, now: float) -> None:
         self.slot(now)
@@ -124,10 +141,10 @@ class QueryHistory:
     def __init__(self) -> None:
         self._rings = tuple(_Ring(*each) for each in RINGS)
 
-    def add(self, name: SummedSeries, value: float, now: float) -> None:
-        """Add rows or seconds to the current slots."""
+    def add(self, name: SummedSeries, value: float, now: float, seconds: float = 0.0) -> None:
+        """Add rows, or seconds of work, of a batch that has taken this many seconds and has just ended."""
         for ring in self._rings:
-            ring.slot(now)[_ROW[name]] += value
+            ring.spread(_ROW[name], value, now, seconds)
 
     def raise_to(self, name: PeakSeries, value: float, now: float) -> None:
         """Raise a quantity of the current slots to this value, unless it has been higher."""

@@ -1,6 +1,7 @@
 """The status of a running job at one moment, as plain data: for the status page, for a terminal, and as JSON.
 
-Times are Unix time in seconds, durations are in seconds, and rates are rows per second over the last 30 s.
+Times are Unix time in seconds, durations are in seconds. Rates are rows per second over the last 30 s, or over
+the time of two batches if these take longer.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class OperatorStatus:
     """An operator, identified by the first sink that uses it and its name in that sink's plan.
 
     `failed` counts the rows that were skipped because an expression failed on them, `late` those that arrived too late.
-    `busy` is the share of the query's task time that the operator has used over the last 30 s, from 0 to 1.
+    `busy` is the share of the query's task time that the operator has used lately, from 0 to 1.
     """
 
     sink: str
@@ -164,8 +165,8 @@ class QueryStatus:
     - `reason`: why the query waits or has failed.
     - `left`: the estimated seconds until the query has caught up; None if there is nothing to read or no progress.
     - `batches`: the query's last batches.
-    - `reading`, `writing`: the shares of the query's task time that all its tables and all its sinks have used over the
-      last 30 s, from 0 to 1.
+    - `reading`, `writing`: the shares of the query's task time that all its tables and all its sinks have used lately,
+      from 0 to 1.
     - `letters`: the last dead letters, newest first.
     """
 
@@ -188,7 +189,7 @@ class QueryStatus:
 
     @property
     def busy(self) -> float:
-        """The share of the task time in which the query's tasks have worked over the last 30 s, from 0 to 1."""
+        """The share of the task time in which the query's tasks have worked lately, from 0 to 1."""
         return min(1.0, self.reading + self.writing + sum(each.busy for each in self.operators))
 
     @property

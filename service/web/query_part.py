@@ -113,7 +113,7 @@ def _time(query: QueryStatus) -> str:
     words = "".join(f'<span class="{name}">{name} <b>{share / whole:.0%}</b></span>' for name, share in parts)
     idle = max(0.0, 1 - sum(share for _, share in parts) / whole)
     return (
-        f'<div class="time"><div class="parts">{bars}</div><p>task time, last 30 s: {words}'
+        f'<div class="time"><div class="parts">{bars}</div><p>task time: {words}'
         f'<span class="idle">idle <b>{idle:.0%}</b></span></p></div>'
     )
 

@@ -27,6 +27,14 @@ def test_rows_become_rates_and_seconds_become_a_share() -> None:
     assert day.series("read")[-1] == 0.2
 
 
+def test_the_rows_of_a_long_batch_are_spread_over_its_time() -> None:
+    """A batch of 40 s is no peak of 10 s, even if its first slots have not been touched before."""
+    history = QueryHistory()
+    history.add("read", 1_000, NOON + 45, 40)
+    hour, _ = history.ranges(NOON + 50, tasks=1)
+    assert hour.series("read")[-6:] == [None, 12.5, 25, 25, 25, 12.5]
+
+
 def test_a_peak_of_the_lag_is_kept_and_a_pause_is_a_gap() -> None:
     """A slot has the highest value, and a slot in which nothing was measured has none."""
     history = QueryHistory()

@@ -12,6 +12,7 @@ from rowkind.service.kafka.errors import UnreachableError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.sink import Counted
+from rowkind.service.monitoring.activity import Activity
 from rowkind.service.monitoring.incidents import incident
 from rowkind.service.monitoring.monitor import Monitor
 from rowkind.service.monitoring.status import JobStatus, Shard, TableStatus
@@ -248,6 +249,17 @@ def test_the_graph_has_rates_and_shares_of_time() -> None:
     # The query began less than a second ago, which counts as a second.
     assert (join.busy, query.reading, query.writing) == pytest.approx((0.25, 0.1, 1.0), rel=0.3)
     assert query.busy == 1
+
+
+def test_a_long_batch_does_not_look_idle() -> None:
+    """A batch's rows arrive at its end. If batches take minutes, rates are means over two of them."""
+    activity = Activity(0, 1, {})
+    for number, ended in enumerate((100.0, 200.0, 300.0)):
+        activity.batch(number, 100.0, ended)
+        activity.count(number, {READ: 1_000}, ended)
+    assert activity.ranges(310)[0].series("read")[-20:-2] == pytest.approx([10] * 18, rel=0.1)
+    for now in (301, 350, 395):
+        assert activity.status("running", "", PLAN, {}, now).read.rate == 10
 
 
 def test_the_history_outlives_a_restart() -> None:
