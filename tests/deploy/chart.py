@@ -32,6 +32,7 @@ VALUES = {
 }
 EVERYTHING = {
     "executors": {"count": 2},
+    "verify": {"schedule": "17 3 * * *", "arguments": ["--sample", "0.1"]},
     **{name: {"enabled": True} for name in ("podDisruptionBudget", "serviceMonitor", "prometheusRule", "dashboards")},
     "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 9092}]}]},
 }

@@ -25,6 +25,12 @@ app.kubernetes.io/name: {{ include "rowkind.chart" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{- /* Labels of the pods of the audit, which the service does not select. */ -}}
+{{- define "rowkind.verifySelector" -}}
+app.kubernetes.io/name: {{ include "rowkind.chart" . }}-verify
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
 {{- define "rowkind.labels" -}}
 {{- $more := dict
   "app.kubernetes.io/version" .Chart.AppVersion

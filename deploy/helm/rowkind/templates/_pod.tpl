@@ -1,5 +1,5 @@
 {{- /* Shared by the job's pod and its executors: the job file, the Secrets, the volume, and additions from the values. */ -}}
-{{- define "rowkind.mounts" -}}
+{{- define "rowkind.jobMounts" -}}
 - name: job
   mountPath: /etc/rowkind
   readOnly: true
@@ -8,6 +8,10 @@
   mountPath: /run/secrets/rowkind/{{ . }}
   readOnly: true
 {{- end }}
+{{- end -}}
+
+{{- define "rowkind.mounts" -}}
+{{ include "rowkind.jobMounts" . }}
 - name: checkpoint
   mountPath: /var/lib/rowkind
 {{- with .Values.extraVolumeMounts }}
