@@ -58,6 +58,12 @@ class HistoryRange:
     until: int
     _values: npt.NDArray[np.float64]
 
+    @property
+    def measured(self) -> int:
+        """The number of slots since the first one in which the job measured anything."""
+        found = np.flatnonzero(~np.isnan(self._values).all(axis=0))
+        return self._values.shape[1] - int(found[0]) if len(found) else 0
+
     def series(self, name: HistorySeries) -> list[float | None]:
         """Return the values of a series with four digits, None for slots in which the job did not measure it."""
         values = self._values[_ROW[name]]

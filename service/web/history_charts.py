@@ -17,6 +17,9 @@ _HEIGHT = 60
 _POINTS = 180
 """The maximum number of points of a line. Neighboring slots are combined to the highest of their values."""
 
+_LEAST_POINTS = 30
+"""The minimum number of slots of a chart. The chart of a young process does not show the time before it."""
+
 _NAMES = {10: "hour", 300: "day"}
 
 
@@ -85,7 +88,7 @@ def _figure(chart: _Chart, over: HistoryRange) -> str:
 
 def _thinned(over: HistoryRange, series: HistorySeries, points: int) -> tuple[int, list[float | None]]:
     """Return the seconds per point, and the points: the highest values of as many slots as necessary."""
-    values = over.series(series)
+    values = over.series(series)[-max(_LEAST_POINTS, over.measured) :]
     width = max(1, -(-len(values) // points))
     first = len(values) % width
     return over.seconds * width, [

@@ -19,6 +19,7 @@ def test_rows_become_rates_and_seconds_become_a_share() -> None:
         history.add("read", 20, NOON + at)
     history.add("busy", 5, NOON + 1)
     hour, day = history.ranges(NOON + 10, tasks=2)
+    assert (hour.measured, day.measured) == (1, 0)
     assert (hour.seconds, hour.until, len(hour.series("read"))) == (10, NOON + 10, 359)
     assert hour.series("read")[-1] == 6
     assert hour.series("busy")[-1] == 0.25
