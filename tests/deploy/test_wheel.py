@@ -94,7 +94,15 @@ def test_every_example_and_the_schema_of_job_files_are_in_it(wheel: Path) -> Non
     told = subprocess.run(["git", "ls-files", "examples"], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert {f"rowkind/{name}" for name in told.stdout.split()} <= held
-    assert "rowkind/service/job/job.schema.json" in held
+    assert {"rowkind/service/job/job.schema.json", "rowkind/service/testing/tests.schema.json"} <= held
+
+
+def test_pytest_finds_the_plugin_for_sql_tests(wheel: Path) -> None:
+    """The wheel registers the plugin under the name `rowkind`, with which `-p no:rowkind` turns it off."""
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = [each for each in files.namelist() if each.endswith(".dist-info/entry_points.txt")]
+        told = files.read(name).decode()
+    assert "[pytest11]\nrowkind = rowkind.service.testing.pytest_plugin\n" in told
 
 
 def test_what_spark_takes_for_python_can_be_run(wheel: Path) -> None:
