@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from rowkind.service.cli import main
 from rowkind.service.execute.metrics import METRICS
 from rowkind.service.job.load import load
+from rowkind.service.verify.report import write_metrics
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -57,11 +58,13 @@ def test_the_example_is_a_valid_job_with_nothing_set() -> None:
     assert set(job.sinks) == {"order_payments", "paid_orders"}
 
 
-def test_every_metric_that_the_docs_name_exists() -> None:
-    """Every metric that the docs mention exists."""
+def test_every_metric_that_the_docs_name_exists(tmp_path: Path) -> None:
+    """Every metric that the docs mention exists, of the job or in the file of `rowkind verify`."""
+    write_metrics(tmp_path / "audit", "job", [])
+    audited = set(re.findall(r"^# HELP (\S+)", (tmp_path / "audit").read_text(), re.MULTILINE))
     named = {name for page in DOCS for name in re.findall(r"\browkind_[a-z_]+", page.read_text())}
     assert named
-    assert {name.removesuffix("_bucket") for name in named} <= {metric.name for metric in METRICS}
+    assert {name.removesuffix("_bucket") for name in named} <= audited | {metric.name for metric in METRICS}
 
 
 def test_every_command_of_the_docs_exists() -> None:
