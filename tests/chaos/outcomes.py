@@ -70,6 +70,7 @@ def gets_over(stage: Stage, harm: Callable[[], None] | None, job: Callable[[], R
         stage.catch_up(job())
         seconds = time.monotonic() - began
         stage.ask_why()
+        stage.audit()
     except Exception:  # noqa: BLE001 - every error is recorded, and the campaign continues
         wrong, seconds = traceback.format_exc(), time.monotonic() - began
     changes = sum(results.kinds.total() for results in stage.results.values())
