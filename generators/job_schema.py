@@ -20,7 +20,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from rowkind.avro.registry import ANSWER_SECONDS
 from rowkind.service.job.functions import FunctionView, JobFunction
 from rowkind.service.job.generation import GeneratedColumn, GenerateSettings
-from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
+from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job
+from rowkind.service.job.sink import OF_TOPICLESS, Sink
 from rowkind.service.job.table import From, RowKindSettings, Table, WatermarkSettings
 from rowkind.service.physical.row_kind import PRESETS
 
@@ -162,6 +163,13 @@ def job_schema() -> Schema:
     # YAML parses the word null as None.
     for words in (properties["on_error"], sections[Table.__name__]["properties"]["on_bad_update"]):
         words["anyOf"].append({"type": "null"})
+    sink = sections[Sink.__name__]
+    sink["required"].remove("mode")
+    sink |= {
+        "if": {"properties": {"to": {"enum": ["print", "blackhole"]}}, "required": ["to"]},
+        "then": {"propertyNames": {"enum": sorted(OF_TOPICLESS)}},
+        "else": {"required": ["mode"]},
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": ADDRESS,

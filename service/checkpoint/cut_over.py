@@ -4,7 +4,8 @@ If the new query wrote to these topics from the start, every row of a retract to
 the query first **fills** its state: it reads its source topics, and writes its result to a separate topic for each
 sink, which has no other readers. The query reads up to the topics' ends at the time when it began, which is at least as
 far as the old query ever read. Then the difference is written to the result topics in one transaction, so that they
-have the same rows (`service.checkpoint.difference`). After that, the query writes to the result topics itself.
+have the same rows (`service.checkpoint.difference`). After that, the query writes to the result topics itself. A sink
+without a topic has nothing to compare: it prints the complete result while the query fills its state.
 
 The checkpoint's metadata says that the query is filling. This mark is removed after the difference has been written. If
 a run is killed before that, the next run continues to fill, and compares the topics again.
@@ -30,6 +31,7 @@ from rowkind.service.kafka.spec import WriterSpec, starts
 from rowkind.service.kafka.transaction import TransactionalWriter
 from rowkind.service.physical.generation import is_generated
 from rowkind.service.physical.graph import Graph
+from rowkind.service.physical.node import topic_sinks
 from rowkind.service.query.streaming import Deployment, writer
 
 log = logging.getLogger("rowkind")
@@ -83,16 +85,17 @@ class CutOver:
     def begin(self) -> Deployment:
         """Create the topics needed for filling, and return the deployment for filling. Raises ChangelogError."""
         kafka, job = self.at.connection.kafka, self.at.job
-        results = Cluster(kafka).topics(sink.topic for sink in self.graph.sinks).partitions
+        sinks = topic_sinks(self.graph.sinks)
+        results = Cluster(kafka).topics(sink.topic for sink in sinks).partitions
         wanted = []
-        for sink in self.graph.sinks:
+        for sink in sinks:
             count = sum(topic == sink.topic for topic, _ in results)
             topic = topics.sink_topic(self.filling.topic(sink), sink.mode, count, job.sinks[sink.name].replication)
             wanted.append(replace(topic, config={**topic.config, "retention.ms": "-1"}))
         topics.create(kafka, wanted)
         if warning := Amount.of(self.graph, kafka).warning:
             log.warning("query %s: %s", self.at.name, warning)
-        names = ", ".join(sink.topic for sink in self.graph.sinks)
+        names = ", ".join(sink.topic for sink in sinks)
         log.info("query %s fills its state; until it has finished, nothing is written to %s", self.at.name, names)
         return self.filling
 
@@ -100,10 +103,10 @@ class CutOver:
         """Update the result topics so that they equal the query's result. Raises ChangelogError."""
         spec = writer(self.graph, self.at)
         take_over(spec)
-        wanted = {sink.name: self.filling.topic(sink) for sink in self.graph.sinks}
+        wanted = {sink.name: self.filling.topic(sink) for sink in topic_sinks(self.graph.sinks)}
         written = write_difference(spec, wanted, spec.transactional_id(0), self.at.connection.registry)
         self.checkpoint.filled()
-        for sink in self.graph.sinks:
+        for sink in topic_sinks(self.graph.sinks):
             log.info("sink %s: topic %s was updated; changes written: %d", sink.name, sink.topic, written[sink.name])
         _delete(self.at.connection.kafka, list(wanted.values()))
 

@@ -16,13 +16,13 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 
-_OF_TOPICS = {"partitions", "replication", "create", "delivery", "on_lost"}
+_OF_DESTINATION = {"partitions", "replication", "create", "delivery", "on_lost", "to", "prefix"}
 
 
 def asked(job: Job, sink: PhysicalSink) -> str:
     """Return the digest of one of a job's sinks."""
     sources = {node.source.table: node.source for node in walk(sink) if isinstance(node, PhysicalScan)}
-    settings = job.sinks[sink.name].model_dump(mode="json", exclude_defaults=True, exclude=_OF_TOPICS)
+    settings = job.sinks[sink.name].model_dump(mode="json", exclude_defaults=True, exclude=_OF_DESTINATION)
     said: dict[str, Any] = {
         "sink": {**settings, "sql": _plain(job.sinks[sink.name].sql)},
         "views": _views(job, job.sinks[sink.name].sql),

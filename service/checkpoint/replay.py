@@ -33,6 +33,7 @@ from rowkind.service.kafka.progress import Progress, read, recorded
 from rowkind.service.kafka.topics import partitions
 from rowkind.service.physical.generation import is_generated
 from rowkind.service.physical.graph import Graph
+from rowkind.service.physical.node import topic_sinks
 from rowkind.service.query.errors import ReplayError, StrangeCheckpointError
 from rowkind.service.query.streaming import Deployment, replay_file, start, writer
 
@@ -101,7 +102,7 @@ class QueryStart:
         for each in records:
             if each.sinks and (others := sorted({sink.name for sink in sinks}.difference(each.sinks))):
                 raise ReplayError(at.name, f"another query has since written to sink {', '.join(others)}")
-        if at.filling and not any(partitions(kafka, at.topic(sink)) for sink in sinks):
+        if at.filling and not any(partitions(kafka, at.topic(sink)) for sink in topic_sinks(sinks)):
             raise self._forgotten(at, "the result topics have since been updated")
         begin, end = batches[0].begin, batches[-1].at
         begin = {at: offset for at, offset in begin.items() if not is_generated(at[0])}

@@ -18,7 +18,8 @@ from typing import Self
 from rowkind.service.checkpoint.checkpoint import Checkpoint
 from rowkind.service.checkpoint.cut_over import Amount
 from rowkind.service.checkpoint.forgotten_deletes import ForgottenDeletes, forgotten_deletes, replaced_tables
-from rowkind.service.job.model import Job, OnLostResult
+from rowkind.service.job.model import Job
+from rowkind.service.job.sink import OnLostResult
 from rowkind.service.kafka.clients import KafkaSettings
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import ChangelogError
@@ -27,6 +28,7 @@ from rowkind.service.kafka.topic_record import TopicRecord, topic_records
 from rowkind.service.kafka.topics import progress_name
 from rowkind.service.machine.periodic import meanwhile
 from rowkind.service.physical.graph import Graph
+from rowkind.service.physical.node import topic_sinks
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.query.errors import LostProgressError, LostResultError
 
@@ -60,7 +62,7 @@ class WrittenTopics:
 
     def __post_init__(self) -> None:
         self._cluster = Cluster(self.kafka)
-        self._keeps_all = {sink.topic: sink.mode != "append" for sink in self.graph.sinks}
+        self._keeps_all = {sink.topic: sink.mode != "append" for sink in topic_sinks(self.graph.sinks)}
 
     @classmethod
     def of(
@@ -70,7 +72,7 @@ class WrittenTopics:
 
         Raises the errors of `judge`, or ChangelogError.
         """
-        on_lost = {sink.topic: job.sinks[sink.name].on_lost for sink in graph.sinks}
+        on_lost = {sink.topic: job.sinks[sink.name].on_lost for sink in topic_sinks(graph.sinks)}
         progress = progress_name(job.name, query)
         found = cls(query, graph, kafka, checkpoint, progress, on_lost, requested=requested)
         contents = checkpoint.contents()

@@ -2,7 +2,7 @@
 
 - `view`: the job's status stays in the last lines of the terminal, and log lines scroll above it.
 - `lines`: log lines with time and level. A batch is logged as `batch query=main number=12 seconds=0.41 …`.
-- `json`: the same, one JSON object per line.
+- `json`: the same, one JSON object per line. The row of a printed change is an object, too.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ LOG_FORM = "rowkind.log"
 
 _EVERY_SECONDS = 0.5
 _FIELDS = "fields"
+_PRINTED = "printed"
+"""The attribute of a log record that has a printed change (`service.kafka.printed_changes`)."""
 
 log = logging.getLogger("rowkind")
 
@@ -157,6 +159,8 @@ class _JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
+        if (printed := getattr(record, _PRINTED, None)) is not None:
+            return json_line(record.created, record.levelname, "change", printed.fields)
         fields = _fields(record)
         if record.exc_info:
             fields = {**fields, "traceback": self.formatException(record.exc_info)}

@@ -18,6 +18,7 @@ from rowkind.service.monitoring.status import (
     QueryStatus,
     TableStatus,
 )
+from rowkind.service.physical.sink_target import destination
 from rowkind.service.web.overview import JobOverview, JobState, Overview
 
 _COLOURS: dict[JobState, str] = {
@@ -117,7 +118,8 @@ def _steps(query: QueryStatus) -> Table:
         numbers = (rate(step.taken.rate), rate(step.emitted.rate), amount(step.state_rows) if step.state_rows else "")
         table.add_row(f"  {name}", *numbers, Text(", ".join(_of_operator(step)), "yellow"))
     for sink in query.sinks:
-        table.add_row(f"  {sink.name}", rate(sink.written.rate), "", "", Text(f"to {sink.topic}", "dim"))
+        where = f"to {sink.topic}" if sink.to == "topic" else destination(sink.to, "")
+        table.add_row(f"  {sink.name}", rate(sink.written.rate), "", "", Text(where, "dim"))
     return table
 
 

@@ -25,12 +25,13 @@ def topics_create(job_file: Path) -> None:
     job = load_job(job_file)
     job.check_runnable()
     queries = planned_queries(job)
-    from rowkind.service.query.topics import connect, create, register  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.physical.node import topic_sinks  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.query.topics import connect, create, register  # noqa: PLC0415 -- as above
 
     connection = connect(job)
     for name in create(job, queries, connection, sources=True):
         click.echo(f"created topic {name}")
-    for sink in (sink for query in queries.values() for sink in query.sinks):
+    for sink in topic_sinks(sink for query in queries.values() for sink in query.sinks):
         register(sink, connection)
         if sink.format == "avro":
             click.echo(f"registered the schemas of topic {sink.topic}")
@@ -48,7 +49,7 @@ def topics_release(job_file: Path) -> None:
     job.check_runnable()
     from rowkind.service.kafka.topic_claims import release  # noqa: PLC0415 -- loaded when it is needed
 
-    released = list(release(job.brokers, {sink.topic for sink in job.sinks.values()}, job.name))
+    released = list(release(job.brokers, {sink.topic for sink in job.topic_sinks.values()}, job.name))
     for topic, holder in released:
         click.echo(f"took over topic {topic} from job {holder}")
     if not released:

@@ -41,6 +41,12 @@ def readable_topic(job: Job, name: str) -> SourceTable:
         return replace(source_table(job, name), start=Start(), truncates=False)
     if name not in job.sinks:
         raise OutsideError(f"there is no sink or table {name!r}{near(name, (*job.sinks, *job.tables))}")
+    if (to := job.sinks[name].to) != "topic":
+        where = "are in the log of the running job" if to == "print" else "are discarded"
+        raise OutsideError(
+            f"sink {name} has no topic that could be read: with `to: {to}`, its changes {where}. To read its result, "
+            f"remove `to: {to}`, and set a `mode`"
+        )
     sink = plan(job, name)
     return SourceTable(
         table=name,

@@ -198,7 +198,7 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_rows_out_total",
         "counter",
         "changes",
-        "Changes written to a sink's topic, by row kind.",
+        "Changes written to a sink, by row kind.",
         ("sink", "kind"),
     ),
     Metric(

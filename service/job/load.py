@@ -21,7 +21,8 @@ from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.file_lines import FileLines
 from rowkind.service.job.functions import JobFunction
 from rowkind.service.job.generation import GeneratedColumn, GenerateSettings
-from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
+from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job
+from rowkind.service.job.sink import Sink
 from rowkind.service.job.substitution import SubstitutionError, protect, read_secret, references, substitute
 from rowkind.service.job.table import From, RowKindSettings, Table
 

@@ -13,11 +13,9 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from rowkind.avro.registry import client_settings
-from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.fields import (
-    ColumnNames,
     Duration,
     Identifier,
     ResourceName,
@@ -28,88 +26,13 @@ from rowkind.service.job.fields import (
 )
 from rowkind.service.job.file_lines import FileLines
 from rowkind.service.job.functions import JobFunction
+from rowkind.service.job.sink import Sink, has_topic
 from rowkind.service.job.substitution import Settings
-from rowkind.service.job.table import RowKindSettings, Table
+from rowkind.service.job.table import Table
 from rowkind.service.machine.budget import Budget, budget, least
 from rowkind.service.physical.source_table import OnExpire
 from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
-
-OnLostResult = Literal["fail", "rebuild", "ignore"]
-"""What a job does if a result topic has lost rows."""
-
-
-class Sink(Section):
-    """A result topic, and the query whose result it contains."""
-
-    topic: TopicName = ""
-    """The topic's name. If omitted, the name of the sink."""
-
-    format: Literal["avro", "json"] = "avro"
-    """How values and keys are written."""
-
-    connect_schema: bool = False
-    """Whether JSON keys and values include Kafka Connect's schema, as `{"schema": …, "payload": …}`. Sink connectors
-    read them with `schemas.enable: true`."""
-
-    mode: ChangelogMode
-    """What the records mean. `append`: rows that are only inserted; a query that can retract rows is refused. `upsert`:
-    the current row of each `key`, and null once it is deleted, in a compacted topic. `retract`: rows that are inserted
-    and retracted, as the header of `row_kind` says."""
-
-    key: ColumnNames = ()
-    """The columns of the record key. An upsert sink requires them, and they must be a unique key of the result."""
-
-    sql: str
-    """The query, in Spark SQL."""
-
-    on_conflict: Literal["refuse", "first", "last"] = "refuse"
-    """Which row an upsert sink contains if several rows of the result share its key. `first`, `last`: the first or the
-    last one to arrive. `refuse`: such a query is refused."""
-
-    emit: Literal["changes", "final"] | None = None
-    """When rows of windows are written. `changes`: immediately, followed by corrections. `final`: once, when they are
-    final. If omitted, `final` in an append sink and `changes` elsewhere."""
-
-    row_kind: RowKindSettings = RowKindSettings()
-    """How a record encodes whether its row is inserted, updated or deleted. `missing` and `unknown` have no effect."""
-
-    partitions: int | None = Field(default=None, gt=0)
-    """The number of partitions with which the job creates the topic. If omitted, the job's `parallelism`."""
-
-    replication: int | None = Field(default=None, gt=0)
-    """The number of replicas with which the job creates the topic. If omitted, the broker's default."""
-
-    create: bool = True
-    """Whether the job creates the topic if it does not exist."""
-
-    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    """`exactly_once`: changes are written in transactions. `at_least_once`: without transactions, so that a change may
-    be written twice; only an upsert sink may use it."""
-
-    on_lost: OnLostResult = "fail"
-    """What the job does if the topic has lost rows of the result: it was deleted, recreated, shortened by retention, or
-    its partitions have changed. `fail`: the job ends. `rebuild`: the query is rebuilt, and the missing rows are
-    written. `ignore`: the job continues, and the topic stays as it is."""
-
-    isolated: bool = False
-    """Whether the sink runs as its own query. It then shares no work with other sinks, reads its topics separately,
-    and neither waits for other sinks nor delays them."""
-
-    @model_validator(mode="after")
-    def _whole(self) -> Sink:
-        if self.mode == "upsert" and not self.key:
-            raise ValueError("an upsert sink needs `key`: the columns that identify a row of the result")
-        if self.connect_schema and self.format != "json":
-            raise ValueError(f"`connect_schema` is only for `format: json`; this sink uses {self.format}")
-        if self.on_conflict != "refuse" and self.mode != "upsert":
-            raise ValueError(f"`on_conflict` is only for upsert sinks; this sink has mode {self.mode}")
-        if self.delivery == "at_least_once" and self.mode != "upsert":
-            raise ValueError(
-                f"`delivery: at_least_once` may write changes twice, which only upsert sinks allow; this sink has mode "
-                f"{self.mode}"
-            )
-        return self
 
 
 class BatchSettings(Section):
@@ -214,7 +137,7 @@ class Job(Section):
     """Named queries, which sinks and other views may read like tables."""
 
     sinks: dict[ResourceName, Sink] = Field(min_length=1)
-    """The result topics, each with its SQL."""
+    """The result topics, each with its SQL. A sink can also print its changes, see `to`."""
 
     _file: Path = PrivateAttr(default=Path("job.yaml"))
     _lines: FileLines = PrivateAttr(default_factory=FileLines)
@@ -271,7 +194,7 @@ class Job(Section):
         for kind in ("tables", "sinks"):
             if isinstance(entries := value.get(kind), dict):
                 named[kind] = {
-                    name: {"topic": name, **entry} if isinstance(entry, dict) and "generate" not in entry else entry
+                    name: {"topic": name, **entry} if isinstance(entry, dict) and has_topic(entry) else entry
                     for name, entry in entries.items()
                 }
         return named
@@ -299,7 +222,7 @@ class Job(Section):
         if self.functions and self.code is None:
             raise ValueError("`functions` need `code`: the folder or the wheel that contains them")
         topics: dict[str, str] = {}
-        for name, sink in self.sinks.items():
+        for name, sink in self.topic_sinks.items():
             if sink.topic in topics:
                 raise ValueError(f"the sinks {topics[sink.topic]!r} and {name!r} both write to topic {sink.topic!r}")
             topics[sink.topic] = name
@@ -344,6 +267,11 @@ class Job(Section):
                 raise ValueError(f"topic {topic!r} is reserved for the job itself: use another topic")
 
     @property
+    def topic_sinks(self) -> dict[str, Sink]:
+        """The sinks that write to a topic."""
+        return {name: sink for name, sink in self.sinks.items() if sink.to == "topic"}
+
+    @property
     def brokers(self) -> dict[str, str]:
         """The settings of `kafka` for Kafka's clients."""
         return {name: value for name, value in (self.kafka or {}).items() if name != _OUTAGE}
@@ -386,7 +314,7 @@ class Job(Section):
             "checkpoint": (self.checkpoint, "the folder for offsets and state"),
         }
         avro = [table.needs_registry for table in self.tables.values()]
-        if any(avro) or any(sink.format == "avro" for sink in self.sinks.values()):
+        if any(avro) or any(sink.format == "avro" for sink in self.topic_sinks.values()):
             wanted["registry"] = self.registry, "the location of schemas, as `{url: …}` or `{folder: …}`"
         missing = [f"{name} is missing: {what}" for name, (value, what) in wanted.items() if value is None]
         if missing:

@@ -15,6 +15,7 @@ ChangelogError
  ├── StalledReadError         a broker stopped delivering records that it had announced
  ├── UndecodableRowError      a record cannot be decoded to a row, and the job does not tolerate such records
  ├── AppendOnlyError          the query retracts a row, but its sink's mode is append
+ ├── PrinterLostError         the job's process does not log printed changes
  └── TransactionError         a batch could not be committed
       ├── FencedError         another run of the same job took over the transactional id
       ├── UnknownOutcomeError the broker did not report whether a commit took place
@@ -122,6 +123,12 @@ class StalledReadError(ChangelogError):
 
 class AppendOnlyError(ChangelogError):
     """A query retracts a row, but its sink's mode is append. Set the sink's mode to retract or upsert."""
+
+
+class PrinterLostError(ChangelogError):
+    """The job's process did not log printed changes. The query restarts, repeats the batch, and prints it again."""
+
+    retryable = True
 
 
 class LostOffsetsError(ChangelogError):

@@ -61,7 +61,7 @@ _started: list[subprocess.Popen[bytes]] = []
 def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
     """Run `sink.write` in the producer process of the transactional id. Raises ChangelogError."""
     producer = (servers(spec.kafka), spec.transactional_id(batch_partition.partition), spec.run)
-    line = _lines.pop(producer, None) or _connect(_address(*producer))
+    line = _lines.pop(producer, None) or _connect(address(*producer))
     try:
         pickle.dump((spec, batch_partition, len(blocks)), line)
         for block in blocks:
@@ -86,14 +86,14 @@ def fork_on_demand() -> None:
     Workers are forked from the current process later. The current process must not have started any thread. The
     template exits when the current process and all its workers have exited.
     """
-    address = _address("forks", str(os.getpid()))
-    listener = _listening(address)
+    forks = address("forks", str(os.getpid()))
+    listener = _listening(forks)
     ended, held = os.pipe()
     if os.fork():
         # Every process forked from this one inherits `held`. When all of them have exited, `ended` reaches EOF.
         os.close(ended)
         listener.close()
-        os.environ[_FORKS] = address
+        os.environ[_FORKS] = forks
         return
     os.close(held)
     os.setsid()
@@ -113,7 +113,7 @@ def fork_on_demand() -> None:
                     listener.close()
                     serve(line.recv(4096).decode(), line.fileno())
                     os._exit(0)
-    Path(address).unlink(missing_ok=True)
+    Path(forks).unlink(missing_ok=True)
     os._exit(0)
 
 
@@ -222,14 +222,14 @@ def _spawned(address: str) -> bool:
         return bool(said.readline())
 
 
-def _address(*producer: str) -> str:
-    """Return the path of the socket, in a folder that only this user can enter."""
+def address(*name: str) -> str:
+    """Return the path of a socket with this name, in a folder that only this user can enter."""
     temporary = tempfile.gettempdir()
     folder = Path(temporary if len(temporary) <= _LONGEST else "/tmp", f"rowkind-{os.getuid()}")  # noqa: S108 - see below
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise WriterLostError(f"{folder} belongs to another user: remove it, or set TMPDIR to your own folder.")
-    return str(folder / hashlib.sha256("\0".join(producer).encode()).hexdigest()[:32])
+    return str(folder / hashlib.sha256("\0".join(name).encode()).hexdigest()[:32])
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class Progress:
     - `job`, `query`: the names of the job and query that wrote the batch.
     - `run`: the name of the run that wrote the batch.
     - `tasks`: the number of task partitions, 0 if it was not recorded.
-    - `sinks`, `topics`: the query's sinks, and the topics to which they are written.
+    - `sinks`, `topics`: the query's sinks, and the topics of those that have one.
 
     The other fields are those of `BatchPartition`.
     """
@@ -85,7 +85,7 @@ class Progress:
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
         """Return the progress for the time after `batch_partition` is committed."""
-        sinks = sorted(each.sink for each in spec.sinks.values())
+        sinks = sorted([each.sink for each in spec.sinks.values()] + [each.sink for each in spec.topicless.values()])
         return cls(
             job=spec.job,
             query=spec.query,

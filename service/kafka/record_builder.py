@@ -114,10 +114,18 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
         spread = hash64(changes.payload)
     if size:
         counters[sample("rowkind_bytes_out_total", sink=sink.sink)] = float(size)
-    for kind, count in enumerate(np.bincount(changes.kind, minlength=len(SYMBOLS))):
-        if count:
-            counters[sample("rowkind_rows_out_total", sink=sink.sink, kind=SYMBOLS[kind])] = float(count)
+    counters |= rows_out(sink.sink, changes)
     return Messages(sink, keys, values.to_pylist(), changes.kind.tolist(), spread, last_rows(changes))
+
+
+def rows_out(sink: str, changes: Changes) -> dict[str, float]:
+    """Return the counters of a sink's changes, by row kind."""
+    counts = np.bincount(changes.kind, minlength=len(SYMBOLS)).tolist()
+    return {
+        sample("rowkind_rows_out_total", sink=sink, kind=symbol): float(count)
+        for symbol, count in zip(SYMBOLS, counts, strict=True)
+        if count
+    }
 
 
 def send(producer: Producer, spec: WriterSpec, outgoing: RecordBuilder, partitions: Mapping[str, int]) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.block import Block
 from rowkind.service.execute.metrics import add, sample
-from rowkind.service.kafka import at_least_once
+from rowkind.service.kafka import at_least_once, printed_changes
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.record_builder import prepare
@@ -49,7 +49,13 @@ def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa
     if batch_partition.batch < spec.written:
         return task
     with _timed(task, spec.query, "net"):
-        once, repeatable = prepare(spec, Batch.concat([block.batch for block in unpacked]))
+        whole = Batch.concat([block.batch for block in unpacked])
+        once, repeatable = prepare(spec, whole)
+    if spec.topicless:
+        with _timed(task, spec.query, "send"):
+            counters, sampled = printed_changes.write(spec, whole)
+            add(task.written, counters)
+            task.samples.append(sampled)
     if not (len(once) or len(repeatable) or batch_partition.partition == 0):
         return task
     with _timed(task, spec.query, "send"):

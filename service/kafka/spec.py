@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from rowkind.avro.registry import Registry
+from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.execute.promises import OnBroken
 from rowkind.service.kafka.sink_formats import Written
@@ -136,10 +137,27 @@ class SinkSpec:
 
 
 @dataclass(frozen=True)
+class TopiclessSink:
+    """A sink without a topic, whose changes are printed to the job's log if `prints` is set, and otherwise discarded.
+
+    - `prefix`: the beginning of each printed line.
+    - `keyed`: changes carry a unique key of the result. `ordered`: see `SinkSpec`.
+    - `record`: the columns of the result.
+    """
+
+    sink: str
+    prefix: str
+    prints: bool
+    keyed: bool
+    ordered: bool
+    record: Record
+
+
+@dataclass(frozen=True)
 class WriterSpec:
     """The specification of a query's writer.
 
-    - `sinks`: the query's sinks, by their positions in the query's graph.
+    - `sinks`: the query's sinks with topics, by their positions in the query's graph. `topicless`: its other sinks.
     - `transaction_timeout_ms`: how long a transaction may stay open. A task opens it only when everything is ready to
       be sent.
     - `run`: the name of this run of the job; a later run has a greater name (`service.kafka.progress`).
@@ -147,6 +165,7 @@ class WriterSpec:
     - `written`: all tasks have written every batch with a lower number. Replaying such a batch only restores state.
     - `tasks`: the number of partitions of the query's state.
     - `claims`: the result topics, which no other job may write (`service.kafka.topic_claims`).
+    - `printer`: the address at which the job's process logs printed changes; empty if tasks run on other machines.
     """
 
     job: str
@@ -160,6 +179,8 @@ class WriterSpec:
     written: int = 0
     tasks: int = 0
     claims: tuple[str, ...] = ()
+    topicless: Mapping[int, TopiclessSink] = field(default_factory=dict)
+    printer: str = ""
 
     @property
     def transactions(self) -> bool:

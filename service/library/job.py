@@ -15,6 +15,7 @@ from rowkind.service.job.load import load, loaded
 from rowkind.service.library.job_graph import drawn
 from rowkind.service.library.plan import Plan
 from rowkind.service.library.result import Result, of_changes
+from rowkind.service.physical.node import topic_sinks
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.query import trial
@@ -154,7 +155,7 @@ class LoadedJob:
         self._job.check_runnable()
         queries, connection = planned_whole(self._job), connect(self._job)
         created = tuple(create(self._job, queries, connection, sources=True))
-        for sink in (sink for query in queries.values() for sink in query.sinks):
+        for sink in topic_sinks(sink for query in queries.values() for sink in query.sinks):
             register(sink, connection)
         return created
 

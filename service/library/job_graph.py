@@ -9,6 +9,7 @@ from html import escape
 from rowkind.errors import RowkindError
 from rowkind.quantities import counted
 from rowkind.service.job.model import Job
+from rowkind.service.physical.sink_target import destination
 from rowkind.service.plan.explain.describe import describe
 from rowkind.service.query.queries import planned
 
@@ -31,15 +32,16 @@ def drawn(job: Job) -> str:
     """Return the job's graph as SVG. If a query cannot be planned, show the problem instead of queries and arrows."""
     tables = [_Box(name, f"{table.mode}, topic {table.topic or name}") for name, table in job.tables.items()]
     try:
-        queries = [describe(name, query.sinks) for name, query in planned(job).items()]
+        planned_queries = planned(job)
+        queries = [describe(name, query.sinks) for name, query in planned_queries.items()]
     except RowkindError as error:
-        sinks = [_Box(name, f"{sink.mode}, topic {sink.topic or name}") for name, sink in job.sinks.items()]
+        sinks = [_Box(name, f"{sink.mode}, {destination(sink.to, sink.topic)}") for name, sink in job.sinks.items()]
         problem = escape(str(error).partition("\n")[0])
         return f"{_svg(job.name, [tables, [], sinks])}<div>{problem}</div>"
     middle = [_Box(query.name, query.title.partition(", ")[2], query.tables) for query in queries]
     sinks = [
-        _Box(sink.root.name, f"{sink.root.value('mode')}, topic {sink.root.value('topic')}", (query.name,))
-        for query in queries
+        _Box(sink.name, f"{sink.mode}, {destination(sink.to, sink.topic)}", (name,))
+        for name, query in planned_queries.items()
         for sink in query.sinks
     ]
     return _svg(job.name, [tables, middle, sinks])

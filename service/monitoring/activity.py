@@ -27,6 +27,7 @@ from rowkind.service.monitoring.status import (
     TableStatus,
 )
 from rowkind.service.plan.explain.description import QueryDescription, Step
+from rowkind.service.plan.explain.values import ABSENT
 
 _RATE_SECONDS = 30.0
 _BATCHES = 60
@@ -173,13 +174,8 @@ class Activity:
             tuple(self._table(table, topic, lags, now) for table, topic in _topics(plan).items()),
             tuple(self._operator(sink, step, now) for sink, step in _operators(plan)),
             tuple(
-                SinkStatus(
-                    root.name,
-                    root.value("topic"),
-                    self._flow("written", (root.name,), now),
-                    self.last.changes(root.name),
-                )
-                for root in (sink.root for sink in plan.sinks)
+                _sink(sink.root, self._flow("written", (sink.root.name,), now), self.last.changes(sink.root.name))
+                for sink in plan.sinks
             ),
             tuple(EdgeStatus(*edge, self._flow("sent", edge, now)) for edge in edges(plan)),
             self._busy("reading", (), now),
@@ -224,6 +220,12 @@ class Activity:
     def _flow(self, which: str, place: _Place, now: float) -> Flow:
         meter = self._flows.get((which, place))
         return Flow() if meter is None else meter.flow(now, self._window)
+
+
+def _sink(root: Step, written: Flow, last: tuple[WrittenChange, ...]) -> SinkStatus:
+    to = root.value("to")
+    topic = root.value("topic") if to is ABSENT else ""
+    return SinkStatus(root.name, topic, written, last, "topic" if to is ABSENT else to)
 
 
 def _place(labels: Mapping[str, str]) -> _Place:

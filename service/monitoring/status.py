@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Literal, Self
 
+from rowkind.service.physical.sink_target import SinkTarget
+
 OLD_SECONDS = 60.0
 """The minimum age of a lag, in seconds, at which it is highlighted."""
 
@@ -150,12 +152,16 @@ class LetterStatus:
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """A sink, the changes written to its topic, and a sample of the last ones, newest first."""
+    """A sink, the changes that it has written, and a sample of the last ones, newest first.
+
+    `topic` is empty if the changes do not go to a topic, but elsewhere (`to`).
+    """
 
     name: str
     topic: str
     written: Flow
     last: tuple[WrittenChange, ...] = ()
+    to: SinkTarget = "topic"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ engine (`service.query.memory`) both execute exactly this tree.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +18,7 @@ from rowkind.operators.field_roles import ASIDE, CHILD
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.clocks import Closing
 from rowkind.service.physical.row_kind import DEFAULT_HEADER, RowKindHeader
+from rowkind.service.physical.sink_target import SinkTarget
 from rowkind.service.physical.source_table import SourceTable
 
 InputLayout = Literal["one row per key", "unique key", "multiset"]
@@ -146,10 +148,11 @@ PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
 
 @dataclass(frozen=True)
 class PhysicalSink:
-    """The root of a plan: the topic to which the changes are written.
+    """The root of a plan: the topic to which the changes are written, or another destination (`to`).
 
+    - `topic`: the topic's name; empty if the sink has no topic. `prefix`: the beginning of each printed line.
     - `key`: the columns of the topic's key, which are the sink's unique key. For a retract or append topic without a
-      key, it is empty.
+      key, it is empty. For a sink without a topic, it is the result's own unique key, by which an update is recognised.
     - `value`, `key_record`: the schemas of the topic's values and keys.
     - `exchange`: whether changes must be shuffled by the key before they are written, because rows with the same key
       may come from several shards of the input.
@@ -173,6 +176,13 @@ class PhysicalSink:
     ordered: bool = False
     format: Literal["avro", "json"] = "avro"
     connect_schema: bool = False
+    to: SinkTarget = "topic"
+    prefix: str = ""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether changes are netted by the key. The key is empty if the result has at most one row."""
+        return bool(self.key) or (self.to != "topic" and () in self.input.traits.unique_keys)
 
     @property
     def by_seq(self) -> bool:
@@ -181,3 +191,8 @@ class PhysicalSink:
         return (
             self.mode == "upsert" and isinstance(scan, PhysicalScan) and scan.source.replaces and not scan.calc.expands
         )
+
+
+def topic_sinks(sinks: Iterable[PhysicalSink]) -> list[PhysicalSink]:
+    """Return the sinks that write to a topic."""
+    return [sink for sink in sinks if sink.to == "topic"]

@@ -42,12 +42,14 @@ from rowkind.service.plan.tree import rule_for
 from rowkind.service.python.function import called
 
 Fingerprint = dict[str, str]
+NO_TOPIC = "none: changes are printed or discarded"
+"""The fact about the topic of a sink without one. `print` and `blackhole` may replace each other."""
 
 
 def fingerprint(sink: PhysicalSink) -> Fingerprint:
     """Return the facts of the plan of `sink`, keyed by `<node>.<fact>`."""
     facts = {
-        "sink.topic": sink.topic,
+        "sink.topic": sink.topic or NO_TOPIC,
         "sink.mode": sink.mode,
         "sink.key": _text(sink.key) or "none",
         # The remaining tasks complete a batch that was only partly written, so each row must be in the same task again.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from rowkind.service.job.model import Job
-from rowkind.service.job.model import Sink as JobSink
+from rowkind.service.job.sink import Sink as JobSink
 from rowkind.service.physical.source_table import OnExpire
 from rowkind.service.plan.logical.calc import LogicalProject
 from rowkind.service.plan.logical.node import LogicalNode

@@ -161,7 +161,7 @@ class MemoryEngine:
             sink.name: net(
                 Batch.concat(inbox[self.graph.place(sink.name)]).changes,
                 sink.mode,
-                keyed=bool(sink.key),
+                keyed=sink.keyed,
                 by_seq=sink.by_seq,
                 ordered=sink.ordered,
             )

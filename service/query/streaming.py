@@ -24,10 +24,10 @@ from rowkind.service.execute.route import shard_without_key
 from rowkind.service.execute.stage import members
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.sink_formats import Forms
-from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
+from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, TopiclessSink, WriterSpec, to_option
 from rowkind.service.kafka.topics import filling_name, progress_name
 from rowkind.service.physical.graph import Graph, always_runs
-from rowkind.service.physical.node import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink, topic_sinks
 from rowkind.service.query.operator_letters import LateLetters, LeftOutLetters, UnmatchedLetters, sides, tells_late
 from rowkind.service.query.source import SOURCE, KafkaSource
 from rowkind.service.query.spark_sink import Reports, TaskWriter
@@ -54,7 +54,7 @@ class Deployment:
       topics, whose names end with this token.
     - `stops`: the query stops when there is nothing new to read.
     - `replays`: the source first offers the batches of `replay_file`. `replay_only`: it offers no other batches.
-    - `written`: see `WriterSpec`. `excused`, `begun`: see `SourceSpec`.
+    - `written`, `printer`: see `WriterSpec`. `excused`, `begun`: see `SourceSpec`.
     """
 
     job: Job
@@ -73,6 +73,7 @@ class Deployment:
     written: int = 0
     excused: frozenset[str] = frozenset()
     begun: int = 0
+    printer: str = ""
 
     @property
     def once(self) -> Self:
@@ -90,7 +91,7 @@ class Deployment:
         return progress_name(self.job.name, self.name)
 
     def topic(self, sink: PhysicalSink) -> str:
-        """Return the topic to which a sink's rows are written."""
+        """Return the topic to which the rows of a sink with a topic are written."""
         return filling_name(self.job.name, self.name, sink.name, self.filling) if self.filling else sink.topic
 
 
@@ -230,14 +231,27 @@ def writer(graph: Graph, at: Deployment) -> WriterSpec:
     return WriterSpec(
         job=at.job.name,
         query=at.name,
-        sinks={graph.place(sink.name): _sink(sink, at) for sink in graph.sinks},
+        sinks={graph.place(sink.name): _sink(sink, at) for sink in topic_sinks(graph.sinks)},
+        topicless={graph.place(sink.name): _topicless(sink) for sink in graph.sinks if sink.to != "topic"},
         kafka=at.connection.kafka,
         progress_topic=at.progress_topic,
         dead_letter_topic=at.job.dead_letters.topic,
         run=at.run,
         written=at.written,
         tasks=at.tasks,
-        claims=tuple(sink.topic for sink in graph.sinks),
+        claims=tuple(sink.topic for sink in topic_sinks(graph.sinks)),
+        printer=at.printer,
+    )
+
+
+def _topicless(sink: PhysicalSink) -> TopiclessSink:
+    return TopiclessSink(
+        sink=sink.name,
+        prefix=sink.prefix or sink.name,
+        prints=sink.to == "print",
+        keyed=sink.keyed,
+        ordered=sink.ordered,
+        record=sink.value,
     )
 
 

@@ -56,7 +56,7 @@ def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
 
 
 def register(sink: PhysicalSink, at: Connection) -> Forms:
-    """Return the formats of a sink's keys and values. Avro schemas are registered.
+    """Return the formats of the keys and values of a sink with a topic. Avro schemas are registered.
 
     Raises ChangelogError or RegistryError.
     """
@@ -80,6 +80,7 @@ def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
         wanted += [
             topics.sink_topic(sink.topic, sink.mode, of.partitions or job.parallelism, of.replication)
             for sink, of in own
+            if sink.to == "topic"
         ]
         copies = max((of.replication or 0 for _, of in own), default=0) or None
         if own:

@@ -112,7 +112,7 @@ def run_query(
 def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Changes:
     """Return the net changes of the sink at this position, from the blocks of one batch."""
     own = addressed(Batch.concat([block.batch for block in blocks]), place)
-    return net(own.changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq, ordered=sink.ordered)
+    return net(own.changes, sink.mode, keyed=sink.keyed, by_seq=sink.by_seq, ordered=sink.ordered)
 
 
 def write(

@@ -41,6 +41,7 @@ from rowkind.service.monitoring.monitor import Monitor
 from rowkind.service.monitoring.outage import Outage
 from rowkind.service.monitoring.waiting import answered
 from rowkind.service.physical.graph import Graph
+from rowkind.service.physical.node import topic_sinks
 from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.query.errors import (
@@ -59,6 +60,7 @@ from rowkind.service.query.spark_sink import Reports
 from rowkind.service.query.streaming import Deployment, register, source, writer
 from rowkind.service.query.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.query.topics import register as register_schemas
+from rowkind.service.run.printing import printing
 from rowkind.service.run.running_query import Running
 from rowkind.service.run.supervisor import Supervisor, patience
 from rowkind.service.spark.session import is_local
@@ -90,19 +92,22 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
         LagWatch(monitor) as lags,
         TopicWatch.begun() as watch,
         _tracing(job.name) as traces,
+        printing(job) as printer,
     ):
         connection = connect(job)
         sinks = [sink for query in fresh.values() for sink in query.sinks]
         with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):
-            topic_claims.check(connection.kafka, [sink.topic for sink in sinks], job.name)
+            topic_claims.check(connection.kafka, [sink.topic for sink in topic_sinks(sinks)], job.name)
             _topics(job, fresh, connection)
         forms = answered(
-            lambda: {sink.name: register_schemas(sink, connection) for sink in sinks}, signals, patience(job)
+            lambda: {sink.name: register_schemas(sink, connection) for sink in topic_sinks(sinks)},
+            signals,
+            patience(job),
         )
         with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):
             outage = Outage(connection.kafka, monitor.waiting)
         supervisor = Supervisor(job, monitor, outage, signals, Path(scratch, "drain"), traces)
-        yield Life(job, job.checkpoint, fresh, connection, forms, monitor, lags, watch, supervisor)
+        yield Life(job, job.checkpoint, fresh, connection, forms, monitor, lags, watch, supervisor, printer)
 
 
 @contextmanager
@@ -125,7 +130,7 @@ def _tracing(job: str) -> Iterator[Traces | None]:
 
 @dataclass(frozen=True)
 class Life:
-    """The parts of a job that outlast its successive Spark sessions."""
+    """The parts of a job that outlast its successive Spark sessions. `printer`: see `WriterSpec`."""
 
     job: Job
     checkpoint: str
@@ -136,6 +141,7 @@ class Life:
     lags: LagWatch
     watch: TopicWatch
     supervisor: Supervisor
+    printer: str
 
     @property
     def folder(self) -> str:
@@ -271,7 +277,7 @@ class _Queries:
 
     def _filling(self, new: PlannedQueries, rebuild: Rebuild) -> set[str]:
         """Return the queries without a checkpoint whose result topics contain records. May raise TopicsHeldError."""
-        topics = {sink.topic: name for name, query in new.items() for sink in query.sinks}
+        topics = {sink.topic: name for name, query in new.items() for sink in topic_sinks(query.sinks)}
         with self._asking_kafka():
             held = with_records(self.life.connection.kafka, topics)
         if held and rebuild == "nothing":
@@ -351,6 +357,7 @@ class _Queries:
             filling=there.filling,
             excused=frozenset(there.excused),
             begun=there.begun,
+            printer=self.life.printer if is_local(self.spark.sparkContext.master) else "",
         )
         begin = QueryStart(self.spark, whole, checkpoint)
         works, tasks = self.life.monitor.works, self.life.job.parallelism

@@ -283,7 +283,13 @@ class Supervisor:
         """Report the state of a query that has been started."""
         self.monitor.fills(each.name, filling=each.cut_over is not None)
         for sink in each.sinks if each.cut_over is None else ():
-            log.info("sink %s: writing to topic %s", sink.name, sink.topic)
+            match sink.to:
+                case "topic":
+                    log.info("sink %s: writing to topic %s", sink.name, sink.topic)
+                case "print":
+                    log.info("sink %s: printing its changes to the log", sink.name)
+                case "blackhole":
+                    log.info("sink %s: discarding its changes", sink.name)
 
     @property
     def _limit(self) -> float:

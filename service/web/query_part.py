@@ -16,6 +16,7 @@ from rowkind.service.monitoring.status import (
     SinkStatus,
     TableStatus,
 )
+from rowkind.service.physical.sink_target import destination
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
 from rowkind.service.plan.explain.html import anchor, coloured, tree
 from rowkind.service.web.batch_chart import chart
@@ -136,7 +137,7 @@ def _sink(
     )
     inside = f"{changes(sink, shown=shows_rows)}\n{sql}{plan}"
     if not folded:
-        head = f"<h3>{escape(root.name)} <small>topic {escape(sink.topic)}</small></h3>"
+        head = f"<h3>{escape(root.name)} <small>{escape(destination(sink.to, sink.topic))}</small></h3>"
         return f'<section class="sink" id="{name}">\n{head}\n{inside}\n</section>'
     found = list(_of_sink(description, query))
     shown = " open" if any(look for _, _, look in found) else ""

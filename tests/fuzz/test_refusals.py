@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from rowkind.service.cli import main
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.job.load import load
-from rowkind.service.job.model import Job, Sink
+from rowkind.service.job.model import Job
+from rowkind.service.job.sink import Sink
 from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.errors import PlanError

@@ -106,7 +106,7 @@ class Shop:
     def job(self, sinks: Mapping[str, Mapping[str, Any]], **changed: Any) -> Path:
         """Write a job file in JSON, which is also YAML. Its tables are the shop's unless `changed` replaces them.
 
-        The topics of the tables and of the `sinks` belong to the shop.
+        The topics of the tables and of the `sinks` belong to the shop. A sink with `to` has no topic.
         """
         job = {
             "job": self.name,
@@ -115,7 +115,9 @@ class Shop:
             "checkpoint": str(self.checkpoint),
             "dead_letters": {"topic": self.topic("dead-letters")},
             "tables": {name: self.table(name) for name in COLUMNS},
-            "sinks": {name: {"topic": self.topic(name), **sink} for name, sink in sinks.items()},
+            "sinks": {
+                name: sink if "to" in sink else {"topic": self.topic(name), **sink} for name, sink in sinks.items()
+            },
         }
         path = self.folder / "job.yaml"
         path.write_text(json.dumps(job | changed, indent=1))

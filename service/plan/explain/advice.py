@@ -55,7 +55,13 @@ def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:
             "determine the columns that they are partitioned by, so each batch needs one more shuffle. In an "
             "append table with a primary_key, the key determines all columns.",
         )
-    if sink.mode == "retract" and not sink.key and (keys := below.traits.unique_keys) and keys[0]:
+    if (
+        sink.to == "topic"
+        and sink.mode == "retract"
+        and not sink.key
+        and (keys := below.traits.unique_keys)
+        and keys[0]
+    ):
         yield Advice(
             sink.name,
             "sink without key",

@@ -13,6 +13,7 @@ from rowkind.service.physical.expression import Expand
 from rowkind.service.physical.graph import GraphOperator, graph, is_shuffled
 from rowkind.service.physical.node import PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
 from rowkind.service.physical.operators import PhysicalAggregate
+from rowkind.service.physical.sink_target import destination
 from rowkind.service.plan.explain.advice import advice
 from rowkind.service.plan.explain.description import Description, Fact, QueryDescription, Step, Way
 from rowkind.service.plan.explain.records import column_values, columns
@@ -44,6 +45,27 @@ def describe(name: str, sinks: Sequence[PhysicalSink], sqls: Mapping[str, str] |
     return QueryDescription(name, plans, whole.levels, tuple(each.scan.source.table for each in whole.scans))
 
 
+def _to(sink: PhysicalSink) -> str:
+    """Return the end of the sink's title, which says where the changes go."""
+    if sink.to == "topic":
+        return f" into topic {sink.topic}, {_DELIVERIES[sink.delivery]}"
+    return f", {destination(sink.to, '')}{', at least once' if sink.to == 'print' else ''}"
+
+
+def _sink_values(sink: PhysicalSink) -> SinkValues:
+    """Return the values that describe a sink. Only a topic has a delivery."""
+    written = sink.to == "topic"
+    return SinkValues(
+        sink.topic if written else ABSENT,
+        sink.mode,
+        sink.key,
+        sink.delivery if written else ABSENT,
+        column_values(sink.value),
+        sink.fixes or ABSENT,
+        ABSENT if sink.to == "topic" else sink.to,
+    )
+
+
 def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
     if sink.fixes:
         text = (
@@ -69,12 +91,8 @@ class _Describing:
         root = Step(
             name=sink.name,
             kind="sink",
-            title=f"{sink.mode}{key} into topic {sink.topic}, {_DELIVERIES[sink.delivery]}",
-            values=(
-                SinkValues(
-                    sink.topic, sink.mode, sink.key, sink.delivery, column_values(sink.value), sink.fixes or ABSENT
-                ),
-            ),
+            title=f"{sink.mode}{key}{_to(sink)}",
+            values=(_sink_values(sink),),
             facts=(Fact("columns", columns(sink.value)), *_fixed(sink)),
             inputs=(self._step(sink.input, sink, "input", None),),
         )

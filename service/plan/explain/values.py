@@ -151,7 +151,7 @@ class WatermarkValues:
 class SinkValues(StepValues):
     """A sink."""
 
-    topic: Annotated[str, "the sink's topic"]
+    topic: Annotated[str, "the sink's topic, if it has one"]
     mode: Annotated[ChangelogMode, "the kinds of changes in the topic"]
     key: Annotated[Sequence[str], "the columns of the sink's key"]
     delivery: Annotated[Literal["exactly_once", "at_least_once"], "whether a change may be in the topic more than once"]
@@ -159,6 +159,9 @@ class SinkValues(StepValues):
     fixes: Annotated[
         Sequence[str],
         "the columns by which rows share a shard, if the key determines these columns but does not contain them",
+    ] = ABSENT
+    to: Annotated[
+        Literal["print", "blackhole"], "where the changes of a sink without a topic go: to the log, or nowhere"
     ] = ABSENT
 
 

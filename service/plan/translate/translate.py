@@ -25,44 +25,58 @@ from rowkind.service.plan.scalar.types import BIGINT, BINARY
 from rowkind.service.plan.traits.changelog_modes import bare_scan, base
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.partitioning import already_partitioned, partitioning, together
-from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from rowkind.service.plan.translate.nodes import traits
 
 
 def translate(query: Query) -> PhysicalSink:
     """Translate a query to a physical plan. Raises Refusal for an expression that cannot be translated."""
     sink, result = query.sink, columns(query.root)
-    key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
+    key = sink.key if sink.to == "topic" else _own_key(query)
+    key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in key})
     top, sub_key = _in_order(query)
     edge = Edge(
         types=result,
-        key=tuple((resolved(name), result[name], True) for name in sink.key),
+        key=tuple((resolved(name), result[name], True) for name in key),
         sub_key=sub_key,
-        key_record=key_record if sink.key else None,
-        needs_before=sink.mode != "upsert" or frozenset(sink.key) not in unique_keys(query.root),
+        key_record=key_record if key else None,
+        needs_before=sink.mode != "upsert" or frozenset(key) not in unique_keys(query.root),
     )
     node = _Translator(query.job.on_error).node(top, edge, _identifier(query.name))
     if sub_key:
         of = node.traits
         node = replace(node, traits=traits(query.root, of.partition_key, of.needs_before))
-    keyed = bool(sink.key) and sink.mode != "append"
-    unmoved = keyed and together(query.root, frozenset(sink.key))
+    keyed = bool(key) and sink.mode != "append"
+    unmoved = keyed and together(query.root, frozenset(key))
     return PhysicalSink(
         name=query.name,
         topic=sink.topic,
         mode=sink.mode,
         input=node,
-        key=sink.key,
+        key=key,
         value=node.calc.output,
         key_record=edge.key_record,
         exchange=keyed and not unmoved,
         row_kind=sink.row_kind.physical(sink.mode),
         delivery=sink.delivery,
-        fixes=_fixed(query, node) if unmoved else (),
+        fixes=_fixed(query, node) if unmoved and sink.to == "topic" else (),
         ordered=bool(sub_key),
         format=sink.format,
         connect_schema=sink.connect_schema,
+        to=sink.to,
+        prefix=sink.prefix,
     )
+
+
+def _own_key(query: Query) -> tuple[str, ...]:
+    """Return a unique key of the result by which rows are already partitioned, or an empty key if there is none.
+
+    With this key, an update is one -U and one +U, and no shuffle is needed to recognise it.
+    """
+    result = columns(query.root)
+    keys = in_order(unique_keys(query.root), query.root)
+    fitting = (key for key in keys if together(query.root, frozenset(key)))
+    return next((key for key in fitting if all(result[name].orderable for name in key)), ())
 
 
 def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], ...]]:
