@@ -33,11 +33,8 @@ _FORMATS: Mapping[str, tuple[str, bool]] = {
 _NOT_DEBEZIUM = ("canal-json", "maxwell-json", "ogg-json")
 _KAFKA = ("kafka", "upsert-kafka", "confluent", "kafka-0.11", "kafka-0.10", "universal")
 _CDC = ("mysql-cdc", "postgres-cdc", "oracle-cdc", "sqlserver-cdc", "mongodb-cdc", "db2-cdc", "oceanbase-cdc")
-_EVERY_CHANGE: Mapping[str, str] = {
-    "print": "`rowkind consume` prints it",
-    "blackhole": "nothing needs to read it",
-}
-"""Flink sinks that accept all changes of any query, each with a hint on how to read the topic that replaces it."""
+TOPICLESS = ("print", "blackhole")
+"""Flink sinks without a topic. They accept all changes of any query, and a job's sinks have the same names for them."""
 _NEEDLESS = re.compile(
     r"connector|topic|format|key\.format|value\.format|key\.fields|value\.fields-include|changelog\.mode|"
     r"(sink|scan)\.parallelism|sink\.(partitioner|semantic|delivery-guarantee|transactional-id-prefix|buffer-flush\..*)|"
@@ -63,8 +60,8 @@ class Endpoints:
 class TableTopic:
     """A table's topic, with its format and mode as in a job file.
 
-    `mode` is `changes` for a sink that accepts all changes of any query. `key_format` is set only if the format of keys
-    differs from that of values.
+    `mode` is `print` or `blackhole` for a sink without a topic. `key_format` is set only if the format of keys differs
+    from that of values.
     """
 
     name: str
@@ -93,10 +90,8 @@ def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
             named.at, f"{table.name}: a table can read only one topic: declare a table for each, and use UNION ALL"
         )
     topic = re.sub(r"[^A-Za-z0-9._-]", "-", named.value.partition(";")[0])
-    if sink and connector.value in _EVERY_CHANGE:
-        text = f"{table.name}: the connector {connector.value} is replaced: every change is written to topic {topic}"
-        script.note(connector.at, f"{text}: {_EVERY_CHANGE[connector.value]}", lost=False)
-        return TableTopic(topic, "json", "changes", exact=False)
+    if sink and connector.value in TOPICLESS:
+        return TableTopic("", "json", connector.value, exact=False)
     name, enveloped = _FORMATS.get(format_.value, ("json", False))
     if connector.value not in _KAFKA:
         return _elsewhere(script, table, connector, topic, sink=sink)

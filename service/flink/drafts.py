@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowkind.service.flink.connectors import TableTopic, topic_of
+from rowkind.service.flink.connectors import TOPICLESS, TableTopic, topic_of
 from rowkind.service.flink.queries import Translator
 from rowkind.service.flink.script import NotCarriedOver, Script
 from rowkind.service.flink.selects import renamed, select_list
@@ -17,7 +17,9 @@ from rowkind.service.flink.text import Sql, Stretch
 
 @dataclass(frozen=True)
 class SinkDraft:
-    """A draft of a sink: its topic, the columns and types of its table, and its query so far.
+    """A draft of a sink: its destination, the columns and types of its table, and its query so far.
+
+    `to` is `print`, `blackhole`, or empty for a topic. `prefix` begins the lines of a print sink.
 
     The query's columns correspond to `types` by position or, if `by_name` is set, by name. With `by_name`, the query's
     other columns are kept, too. The columns in `missing` are not in the query and become NULL. `conflict` is the
@@ -38,12 +40,23 @@ class SinkDraft:
     conflict: str
     nulls_dropped: bool
     final: bool = False
+    to: str = ""
+    prefix: str = ""
     on_conflict: str = ""
     emit: str = ""
 
     @property
     def settings(self) -> dict[str, Any]:
         """The sink's entry in the job file."""
+        made: dict[str, Any] = {"to": self.to} if self.to else self._of_topic
+        if self.prefix:
+            made["prefix"] = self.prefix
+        if self.emit:
+            made["emit"] = self.emit
+        return made | {"sql": str(self.sql)}
+
+    @property
+    def _of_topic(self) -> dict[str, Any]:
         made: dict[str, Any] = {} if self.topic == self.name else {"topic": self.topic}
         if self.format != "avro":
             made["format"] = self.format
@@ -52,9 +65,7 @@ class SinkDraft:
             made["key"] = list(self.key)
         if self.on_conflict:
             made["on_conflict"] = self.on_conflict
-        if self.emit:
-            made["emit"] = self.emit
-        return made | {"sql": str(self.sql)}
+        return made
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ class Drafting:
             topic=topic.name,
             format="json" if topic.format == "json" else "avro",
             mode=_mode(topic, table),
-            key=() if topic.mode == "changes" else table.primary_key,
+            key=() if topic.mode in TOPICLESS else table.primary_key,
             types={column: table.record[column] for column in given if column in table.record},
             missing={column: type_ for column, type_ in table.record.items() if column not in given},
             sql=self._query(inserts, given),
@@ -105,6 +116,8 @@ class Drafting:
             conflict=next((insert.conflict for insert in inserts if insert.conflict), "last"),
             nulls_dropped=self.nulls_dropped,
             final=self.final,
+            to=topic.mode if topic.mode in TOPICLESS else "",
+            prefix=_prefix(table) if topic.mode == "print" else "",
         )
 
     def _query(self, inserts: Sequence[InsertInto], columns: tuple[str, ...]) -> Sql:
@@ -118,10 +131,16 @@ class Drafting:
         return sql
 
 
+def _prefix(table: CreateTable) -> str:
+    """Return the beginning of the lines that a print sink prints, if the script sets it."""
+    identifier = table.options.get("print-identifier")
+    return "" if identifier is None else identifier.value
+
+
 def _mode(topic: TableTopic, table: CreateTable) -> str:
     """Return the mode of the sink that replaces a table."""
     connector = table.options.get("connector")
-    if topic.mode in ("debezium", "changes"):
+    if topic.mode in ("debezium", *TOPICLESS):
         return "retract"
     if connector is not None and topic.mode != "append":
         return topic.mode

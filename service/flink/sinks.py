@@ -94,7 +94,7 @@ class _Fitting:
         return self.draft
 
     def _job(self, *, probe: bool = False) -> Job:
-        sink = self.draft.settings | ({"mode": "retract", "key": []} if probe else {})
+        sink = self.draft.settings | ({"mode": "retract", "key": []} if probe and not self.draft.to else {})
         sink.pop("on_conflict" if probe else "", None)
         spell = marked if probe else str
         values = {

@@ -25,6 +25,7 @@ from rowkind.service.monitoring.status import (
     Shard,
     SinkStatus,
     TableStatus,
+    WrittenChange,
 )
 from rowkind.service.plan.explain.description import QueryDescription, Step
 from rowkind.service.plan.explain.values import ABSENT

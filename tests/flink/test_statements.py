@@ -118,9 +118,20 @@ def test_print_and_blackhole_take_every_change(tmp_path: Path, connector: str) -
     found = imported("f.sql", script)
     assert found.whole, found.notes
     job = imported_job(tmp_path, script)
-    assert [job.sinks[name].mode for name in ("p", "q")] == ["retract", "retract"]
+    assert [job.sinks[name].to for name in ("p", "q")] == [connector, connector]
+    assert not any(job.sinks[name].topic or job.sinks[name].key for name in ("p", "q"))
     assert sorted(row["n"] for row in given(job, ROWS, "p")) == [1, 2]
     assert given(job, ROWS, "q") == [{"id": 1, "a": 3}, {"id": 2, "a": None}]
+
+
+def test_the_identifier_of_a_print_table_is_the_prefix(tmp_path: Path) -> None:
+    """The option print-identifier begins each printed line; without it, the sink's name does."""
+    script = f"""{TABLES}CREATE TABLE p (n BIGINT) WITH ('connector' = 'print', 'print-identifier' = 'per id');
+    CREATE TABLE q (n BIGINT) WITH ('connector' = 'print');
+    INSERT INTO p SELECT COUNT(*) FROM t GROUP BY id;
+    INSERT INTO q SELECT COUNT(*) FROM t;"""
+    job = imported_job(tmp_path, script)
+    assert (job.sinks["p"].prefix, job.sinks["q"].prefix) == ("per id", "")
 
 
 @pytest.mark.parametrize("format_", ["canal-json", "maxwell-json", "ogg-json", "debezium-json"])
