@@ -99,7 +99,9 @@ def audit(
     found = progress_of_sinks(job.brokers, job.name)
     by_query: dict[str, list[str]] = {}
     for name in sinks or job.sinks:
-        if name in found:
+        if (to := job.sinks[name].to) != "topic":
+            yield _not_compared(job, name, f"it has no topic (`to: {to}`)")
+        elif name in found:
             by_query.setdefault(found[name][0], []).append(name)
         else:
             yield _not_compared(job, name, "the job has not written a batch of it yet")

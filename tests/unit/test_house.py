@@ -22,6 +22,7 @@ CONCEPTS = frozenset(
         "operators.arrangement.nearest_scan",
         "operators.time.stamp",
         "service.checkpoint.job_digest",
+        "service.run.printing",
         "service.checkpoint.rescale",
         "service.checkpoint.upgrade_preview",
         "service.client.generate",
