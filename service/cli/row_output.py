@@ -70,7 +70,7 @@ class RowOutput:
             return
         flat = {name: value for name, value in found.items() if name != "row"} | found.get("row", {})
         if self.form == "csv":
-            self._csv.writerow(["" if flat.get(name) is None else _text(flat[name]) for name in self.columns])
+            self._csv.writerow(["" if flat.get(name) is None else text_of(flat[name]) for name in self.columns])
             return
         *first, last = (_cell(flat, name) for name in self.columns)
         self._waiting.append([*(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…" for text in first), last])
@@ -134,8 +134,9 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
     """Return the text of a table's cell; a column that the row does not have, such as all but a key's, is empty."""
     if name not in row:
         return ""
-    return "NULL" if row[name] is None else _text(row[name]).replace("\n", "\\n")
+    return "NULL" if row[name] is None else text_of(row[name]).replace("\n", "\\n")
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a value in a cell: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

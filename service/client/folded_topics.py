@@ -16,7 +16,8 @@ limited. What exceeds the limit is in a temporary folder, which `close` removes.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -41,6 +42,9 @@ _MEMORY = "1GB"
 _FOLD_ROWS = 2_000_000
 """The least number of changes that are folded at once; as long as changes arrive, it is also the number of rows."""
 
+ReadProgress = Callable[[str, int, int], None]
+"""Receives a table's name, the number of changes read, and about how many there are; both are equal at the end."""
+
 _OWN = ("_partition", "_offset", "_timestamp")
 _SCHEMA = "folding"
 """The DuckDB schema of the tables behind the views."""
@@ -53,9 +57,10 @@ class FoldedTopics:
     - `tables`: the tables by name.
     """
 
-    def __init__(self, job: JobFile, *, memory: str = _MEMORY) -> None:
+    def __init__(self, job: JobFile, *, memory: str = _MEMORY, progress: ReadProgress | None = None) -> None:
         """Open the database. `memory` limits what DuckDB keeps in memory. Raises JobError or OutsideError."""
         self.job = opened(job)
+        self._progress = progress or (lambda _name, _read, _total: None)
         self._folder = tempfile.TemporaryDirectory(prefix="rowkind-sql-", ignore_cleanup_errors=True)
         self.connection = database(Path(self._folder.name), memory)
         self.tables: dict[str, FoldedTable] = {}
@@ -70,14 +75,31 @@ class FoldedTopics:
         if ends is None:
             cluster = Cluster(self.job.brokers)
             ends = cluster.ends(cluster.topics([source.topic]).partitions)
-        table = self.tables.get(name)
-        if table is None or table.source != source or any(end > ends.get(at, 0) for at, end in table.at.items()):
+        table = self.declare(source, name)
+        if any(end > ends.get(at, 0) for at, end in table.at.items()):
             table = self.tables[name] = FoldedTable(self.connection, source, name)
         if ends != table.at:
-            for chunk in read(self.job, source, tolerate=True, between=Between(ends, table.at)):
-                table.add(chunk)
-            table.fold()
+            total, done = sum(end - table.at.get(at, 0) for at, end in ends.items()), 0
+            try:
+                for chunk in read(self.job, source, tolerate=True, between=Between(ends, table.at)):
+                    table.add(chunk)
+                    done += len(chunk.rows)
+                    self._progress(name, min(done, total - 1), total)
+                table.fold()
+            except BaseException:
+                # Some of the changes have been added. The next call starts from the beginning.
+                del self.tables[name]
+                raise
+            finally:
+                self._progress(name, total, total)
             table.at = dict(ends)
+        return table
+
+    def declare(self, source: SourceTable, name: str) -> FoldedTable:
+        """Return the table `name` as it is. If it does not exist, or is of another topic, it has no rows yet."""
+        table = self.tables.get(name)
+        if table is None or table.source != source:
+            table = self.tables[name] = FoldedTable(self.connection, source, name)
         return table
 
     def close(self) -> None:
@@ -101,8 +123,8 @@ def database(folder: Path, memory: str = _MEMORY) -> duckdb.DuckDBPyConnection:
         "temp_directory": str(folder / "spilled"),
         # A query downloads no extension. Users can still write INSTALL and LOAD.
         "autoinstall_known_extensions": "false",
-        # Without the order of insertion, large results need less memory.
-        "preserve_insertion_order": "false",
+        # Only the job's topics are tables, not the variables of this program.
+        "python_enable_replacements": "false",
     }
     connection = duckdb.connect(str(folder / "topics.duckdb"), config=settings)
     connection.execute("SET TimeZone = 'UTC'")
@@ -175,14 +197,15 @@ class FoldedTable:
         key = [self.columns[self.source.declared.index(name)] for name in self.source.primary_key]
         by = ", ".join(map(quoted, key if self.source.mode == "upsert" else [":row"]))
         touched = f"SELECT {by} FROM {self._changes}"
-        run("BEGIN")
-        if self.source.mode == "retract" and self._folded:
-            run(f"INSERT INTO {self._changes} SELECT rows.* FROM {self._rows} rows SEMI JOIN ({touched}) USING ({by})")
-        if self._folded:
-            run(f"DELETE FROM {self._rows} WHERE ({by}) IN ({touched})")
-        run(f"INSERT INTO {self._rows} {(_LAST if self.source.mode == 'upsert' else _NET).format(self._changes, by)}")
-        run(f"TRUNCATE {self._changes}")
-        run("COMMIT")
+        with self._transaction():
+            if self.source.mode == "retract" and self._folded:
+                rows = f"SELECT rows.* FROM {self._rows} rows SEMI JOIN ({touched}) USING ({by})"
+                run(f"INSERT INTO {self._changes} {rows}")
+            if self._folded:
+                run(f"DELETE FROM {self._rows} WHERE ({by}) IN ({touched})")
+            last = (_LAST if self.source.mode == "upsert" else _NET).format(self._changes, by)
+            run(f"INSERT INTO {self._rows} {last}")
+            run(f"TRUNCATE {self._changes}")
         self._waiting = 0
         ((self._folded,),) = run(f"SELECT count(*) FROM {self._rows}").fetchall()
 
@@ -193,6 +216,16 @@ class FoldedTable:
             return 0
         ((found,),) = self.connection.execute(f'SELECT count(*) FROM {self._rows} WHERE ":weight" < 0').fetchall()
         return int(found)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.connection.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
 
     def _clear(self) -> None:
         for table in {self._rows, self._target}:

@@ -15,6 +15,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -97,6 +98,60 @@ def letters(job: Job) -> Iterator[Letter]:
                 original = tuple(each for each in record.headers if not each[0].startswith(PREFIX))
                 letter = Letter(replace(record, headers=original), told)
                 yield replace(letter, replayed=letter.place in replayed)
+
+
+def tables_of_letters(job: Job) -> Iterator[pa.Table]:
+    """Yield a job's dead letters as Arrow tables, at least one. Raises LetterError or ChangelogError.
+
+    `_partition` and `_offset` are the position in the dead letter topic, `_timestamp` is the time of the record there.
+    """
+    found = letters(job)
+    while True:
+        columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS.names}
+        for each in islice(found, _AT_ONCE):
+            for name, value in zip(_COLUMNS.names, _row_of(each), strict=True):
+                columns[name].append(value)
+        yield pa.table(columns, schema=_COLUMNS)
+        if len(columns["letter"]) < _AT_ONCE:
+            return
+
+
+_COLUMNS = pa.schema(
+    {
+        "letter": pa.string(),
+        "origin_topic": pa.string(),
+        "origin_partition": pa.int32(),
+        "origin_offset": pa.int64(),
+        "query": pa.string(),
+        "stage": pa.string(),
+        "error": pa.string(),
+        "message": pa.string(),
+        "replayed": pa.bool_(),
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "_partition": pa.int32(),
+        "_offset": pa.int64(),
+        "_timestamp": pa.timestamp("ms", "UTC"),
+    }
+)
+
+
+def _row_of(letter: Letter) -> tuple[Any, ...]:
+    told, record = letter.told, letter.record
+    return (
+        letter.place,
+        *(letter.origin or (None, None, None)),
+        told.get("task.id"),
+        told.get("stage"),
+        told.get("exception.class.name"),
+        told.get("exception.message"),
+        letter.replayed,
+        record.key,
+        record.value,
+        record.partition,
+        record.offset,
+        record.timestamp if record.timestamp >= 0 else None,
+    )
 
 
 def letter(job: Job, place: str) -> Letter:

@@ -18,6 +18,7 @@ TINY = {
     "windows": "--rows 2000 --batch 1000 --only tumble",
     "hot_keys": "--rows 500 --batches 2 --only clicks",
     "one_key": "--keys 50",
+    "folded": "--changes 2000",
     "tpch": "--scale 0.001 --only q6",
     "state_store": "--changes 100 --batches 4 --only cache",
     "first_result": "--runs 1 --rest 0",

@@ -91,6 +91,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "pydantic": ("service.job",),
     "ruamel": ("service.job", "service.testing"),
     "rich": ("service.cli", "service.library"),
+    "prompt_toolkit": ("service.cli",),
     "click": ("service.cli", "service.dev"),
     "prometheus_client": RUNNING,
     "opentelemetry": RUNNING,
