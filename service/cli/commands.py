@@ -14,7 +14,21 @@ from typing import Any, NoReturn
 import click
 
 from rowkind.errors import BUG, FAILED, NO_SPACE, RowkindError
-from rowkind.service.cli import completion, dev, init, plan, records, run, sql, testing, top, topics, trying, verify, why
+from rowkind.service.cli import (
+    completion,
+    dev,
+    init,
+    plan,
+    records,
+    run,
+    sql,
+    testing,
+    top,
+    topics,
+    trying,
+    verify,
+    why,
+)
 from rowkind.service.cli.job_file import calls, fail
 from rowkind.version import environment
 
