@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ("operators", "avro", "service")
-MOST_FILES = 8
+MOST_FILES = 9
 
 
 def counted() -> list[tuple[str, list[str], set[str]]]:
@@ -31,7 +31,7 @@ def naming(names: list[str], *, any_case: bool) -> set[str]:
 
 
 def test_an_operator_takes_few_files() -> None:
-    """The newest operator is named in at most eight files, and the table lists exactly these."""
+    """The newest operator is named in at most nine files, and the table lists exactly these."""
     _, names, files = counted()[0]
     assert len(files) <= MOST_FILES
     assert naming(names, any_case=False) == files
