@@ -194,3 +194,4 @@ def play(job_file: Path | None, port: int) -> None:
     from rowkind.service.web.play.server import serve  # noqa: PLC0415 -- loaded when it is needed
 
     serve(job_file, port, lambda url: click.echo(f"The page is at {url} until Ctrl-C."))
+    click.echo()  # Ends the line on which the terminal shows ^C.
