@@ -91,6 +91,7 @@ def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
         )
     topic = re.sub(r"[^A-Za-z0-9._-]", "-", named.value.partition(";")[0])
     if sink and connector.value in TOPICLESS:
+        _check_topicless(script, table, connector.value)
         return TableTopic("", "json", connector.value, exact=False)
     name, enveloped = _FORMATS.get(format_.value, ("json", False))
     if connector.value not in _KAFKA:
@@ -143,6 +144,16 @@ def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic
     script.note(connector.at, text)
     mode = "debezium" if cdc else "upsert" if table.primary_key else "append"
     return TableTopic(topic, "json", mode, exact=cdc and not table.primary_key)
+
+
+def _check_topicless(script: Script, table: CreateTable, connector: str) -> None:
+    """Add a note for each option of a print or blackhole table that is not carried over.
+
+    `standard-error` needs no note: a job always prints to standard error. The options of a topic have no effect.
+    """
+    for name, option in table.options.items():
+        if name not in ("print-identifier", "standard-error") and not _NEEDLESS.fullmatch(name):
+            script.note(option.at, f"{table.name}: the option {name} of {connector} is not carried over")
 
 
 def _check(script: Script, table: CreateTable, format_: str, key_format: str | None, *, sink: bool) -> None:

@@ -134,6 +134,17 @@ def test_the_identifier_of_a_print_table_is_the_prefix(tmp_path: Path) -> None:
     assert (job.sinks["p"].prefix, job.sinks["q"].prefix) == ("per id", "")
 
 
+def test_options_of_a_print_table_need_a_note_only_if_they_are_lost() -> None:
+    """A job prints to standard error with its own parallelism, so those options need no note. Other options do."""
+    script = f"""{TABLES}CREATE TABLE p (n BIGINT) WITH ('connector' = 'print', 'standard-error' = 'true',
+        'sink.parallelism' = '1'{{more}});
+    INSERT INTO p SELECT COUNT(*) FROM t;"""
+    assert imported("f.sql", script.format(more="")).whole
+    found = imported("f.sql", script.format(more=", 'print-idenifier' = 'x'"))
+    assert not found.whole
+    assert "p: the option print-idenifier of print is not carried over" in " ".join(found.notes)
+
+
 @pytest.mark.parametrize("format_", ["canal-json", "maxwell-json", "ogg-json", "debezium-json"])
 def test_a_table_of_changes_in_envelopes_is_one_that_updates(tmp_path: Path, format_: str) -> None:
     """A source of change envelopes becomes a Debezium table, with notes on other formats; a sink, a retract topic."""
