@@ -8,7 +8,7 @@ from functools import lru_cache
 from html import escape
 from math import log10
 
-from rowkind.quantities import amount, counted, duration, plural, rate, size
+from rowkind.quantities import amount, counted, duration, rate, size
 from rowkind.service.monitoring.status import (
     OLD_SECONDS,
     EdgeStatus,
@@ -17,16 +17,18 @@ from rowkind.service.monitoring.status import (
     SinkStatus,
     TableStatus,
 )
+from rowkind.service.physical.generation import is_generated
 from rowkind.service.plan.explain.description import QueryDescription
 from rowkind.service.plan.explain.html import anchor
-from rowkind.service.web.graph_layout import EdgeEnds, GraphLayout, lay_out
-
-_MARGIN = 4
+from rowkind.service.web.graph_layout import EdgeEnds, GraphLayout, PlacedEdge, lay_out
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A node of the graph. `beside` is the sink of an operator, `trouble` a count of rows that need attention."""
+    """A node of the graph.
+
+    `beside`: what a table or a sink is, or the sink of an operator. `trouble`: a count of rows that need attention.
+    """
 
     name: str
     beside: str
@@ -41,30 +43,27 @@ class _Node:
 
 def graph(query: QueryStatus, plan: QueryDescription) -> str:
     """Return the graph of a query as HTML. In a narrow window, the style sheet shows the nodes one below the other."""
-    nodes, layout = dict(_nodes(query, plan)), _laid_out(query)
+    nodes, ends = dict(_nodes(query, plan)), _ends(query)
+    layout = _laid_out(query, ends)
     inputs: dict[str, list[str]] = {}
     for source, target in layout.edges:
         inputs.setdefault(target, []).append(nodes[source].name)
     order = sorted(nodes, key=lambda name: (layout.nodes[name].x, layout.nodes[name].y))
     boxes = "\n".join(_box(nodes[name], layout, name, inputs.get(name, ())) for name in order)
-    edges = "".join(_edge(each, _ends(query)[each.source, each.target], nodes, layout) for each in query.edges)
+    edges = "".join(_edge(edge, at, nodes, layout) for edge, at in zip(query.edges, ends, strict=True))
     # The texts come last, so that no edge crosses them.
-    for each in query.edges:
-        at = layout.edges[_ends(query)[each.source, each.target]]
-        edges += f'<text x="{at.x - 9:.0f}" y="{at.y - 5:.1f}">{escape(rate(each.sent.rate))}</text>'
-    width, height = layout.width + 2 * _MARGIN, layout.height + 2 * _MARGIN
+    texts = "".join(_text(edge, layout.edges[at]) for edge, at in zip(query.edges, ends, strict=True))
     return f"""<div class="graph" role="region" tabindex="0" aria-label="Graph of query {escape(query.name)}">
-<div class="canvas" style="width:{width:.0f}px;height:{height:.0f}px">
-<svg width="{width:.0f}" height="{height:.0f}" viewBox="{-_MARGIN} {-_MARGIN} {width:.0f} {height:.0f}"
-aria-hidden="true">
-{edges}</svg>
+<div class="canvas" style="width:{layout.width:.0f}px;height:{layout.height:.0f}px">
+<svg aria-hidden="true">
+{edges}{texts}</svg>
 {boxes}
 </div></div>"""
 
 
 def thumbnail(query: QueryStatus) -> str:
     """Return a small picture of a query's graph. Its nodes have the colors of their shares of time."""
-    layout = _laid_out(query)
+    layout = _laid_out(query, _ends(query))
     busy = {f"{each.sink}.{each.name}": each.busy for each in query.operators}
     busy |= {_table_id(each.name): query.reading for each in query.tables}
     busy |= {_sink_id(each.name): query.writing for each in query.sinks}
@@ -80,22 +79,22 @@ def thumbnail(query: QueryStatus) -> str:
     )
 
 
-def _laid_out(query: QueryStatus) -> GraphLayout:
+def _laid_out(query: QueryStatus, ends: tuple[EdgeEnds, ...]) -> GraphLayout:
     operators = (f"{each.sink}.{each.name}" for each in query.operators)
     tables, sinks = (_table_id(each.name) for each in query.tables), (_sink_id(each.name) for each in query.sinks)
-    return _lay_out((*tables, *operators, *sinks), tuple(_ends(query).values()))
+    return _lay_out((*tables, *operators, *sinks), ends)
 
 
-def _ends(query: QueryStatus) -> dict[EdgeEnds, EdgeEnds]:
+def _ends(query: QueryStatus) -> tuple[EdgeEnds, ...]:
     """Return the nodes at the ends of each edge. A table and a sink may have the same name."""
     operators = {f"{each.sink}.{each.name}" for each in query.operators}
-    return {
-        (each.source, each.target): (
+    return tuple(
+        (
             each.source if each.source in operators else _table_id(each.source),
             each.target if each.target in operators else _sink_id(each.target),
         )
         for each in query.edges
-    }
+    )
 
 
 def _table_id(name: str) -> str:
@@ -139,9 +138,10 @@ def _table(table: TableStatus, busy: float, link: str) -> _Node:
             lag += f" · {duration(table.lag_seconds)}"
         late = "odd" if table.lag_seconds >= OLD_SECONDS else ""
     letters = sum(table.dead_letters.values())
-    trouble = f"{amount(letters)} dead {plural(letters, 'letter')}" if letters else ""
+    trouble = counted(letters, "dead letter") if letters else ""
+    what = "generated" if is_generated(table.topic) else "table"
     return _Node(
-        table.name, "table", "scan", link, (rate(table.read.rate), lag), busy, "reading all tables", trouble, late
+        table.name, what, "scan", link, (rate(table.read.rate), lag), busy, "reading all tables", trouble, late
     )
 
 
@@ -161,13 +161,13 @@ def _operator(operator: OperatorStatus, link: str, sink: str) -> _Node:
 
 def _sink(sink: SinkStatus, busy: float) -> _Node:
     lines = (rate(sink.written.rate), f"{amount(sink.written.rows)} so far")
-    return _Node(sink.name, "sink", "sink", anchor(sink.name), lines, busy, "writing all sinks")
+    what = "sink" if sink.to == "topic" else sink.to
+    return _Node(sink.name, what, "sink", anchor(sink.name), lines, busy, "writing all sinks")
 
 
 def _box(node: _Node, layout: GraphLayout, name: str, inputs: Sequence[str]) -> str:
     at = layout.nodes[name]
-    corner = f"left:{at.x + _MARGIN:.0f}px;top:{at.y + _MARGIN:.0f}px"
-    place = f"{corner};width:{layout.node_width:.0f}px;height:{at.height:.0f}px"
+    place = f"left:{at.x:.0f}px;top:{at.y:.0f}px;width:{layout.node_width:.0f}px;height:{at.height:.0f}px"
     first, second = node.lines
     sources = f'<span class="sources">from {escape(", ".join(inputs))}</span>' if inputs else ""
     trouble = f'<em class="trouble-count">{escape(node.trouble)}</em>' if node.trouble else ""
@@ -200,3 +200,7 @@ def _edge(edge: EdgeStatus, ends: EdgeEnds, nodes: dict[str, _Node], layout: Gra
         f'<path class="tip" d="M{placed.x - 7:.0f} {placed.y - 4:.1f}l7 4l-7 4z"/>'
         f"</g>\n"
     )
+
+
+def _text(edge: EdgeStatus, at: PlacedEdge) -> str:
+    return f'<text x="{at.x - 9:.0f}" y="{at.y - 5:.1f}">{escape(rate(edge.sent.rate))}</text>'

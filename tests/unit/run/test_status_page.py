@@ -9,12 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from rowkind.service.cli.screen import screen
+from rowkind.service.job.load import loaded
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.monitoring.history import histories_json
 from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.monitoring.status import JobStatus
 from rowkind.service.web import status_page
 from tests.page import scene
+
+TOPICLESS = """
+job: visits
+tables:
+  clicks: {mode: append, generate: {}, columns: {id: BIGINT NOT NULL, page: STRING}}
+sinks:
+  seen: {to: print, prefix: per page, sql: "SELECT page, COUNT(*) AS n FROM clicks GROUP BY page"}
+  gone: {to: blackhole, sql: SELECT * FROM clicks}
+  kept: {mode: append, sql: SELECT id FROM clicks}
+"""
 
 
 @pytest.mark.parametrize(
@@ -48,6 +62,48 @@ def test_the_reference_has_every_key_of_the_documents() -> None:
     found = keys(json.loads(monitor.status().to_json())) | keys(json.loads(histories_json(monitor.history())))
     rows = {name for sink in monitor.status().queries[0].sinks for name in sink.last[0].row or ()}
     assert not {name for name in found - rows - {"main", "value"} if f"`{name}`" not in page}
+
+
+@pytest.fixture
+def topicless() -> Monitor:
+    """A running job with a generated table, and sinks that print, discard and write to a topic."""
+    return scene.lively(loaded(TOPICLESS, Path("job.yaml")), batches=6)
+
+
+def test_the_page_says_where_rows_come_from_and_go_to_without_topics(topicless: Monitor) -> None:
+    """The graph and the headings of sinks show generated tables, and sinks that print or discard their changes."""
+    text = words(topicless)
+    assert re.search(r"clicks generated [\d,]+/s lag ", text)
+    for node in ("seen print", "gone blackhole", "kept sink"):
+        assert re.search(rf"{node} from \S+ [\d,]+/s [\d,]+ so far", text), node
+    for heading in ("seen printed to the log", "gone discarded", "kept topic kept"):
+        assert f"{heading} written kind" in text
+
+
+def test_sinks_without_topics_have_last_changes(topicless: Monitor) -> None:
+    """The last 20 changes are kept for each kind of sink, and a program that reads the status gets all of it back."""
+    status = topicless.status()
+    (query,) = status.queries
+    assert [(sink.name, sink.to, sink.topic) for sink in query.sinks] == [
+        ("seen", "print", ""),
+        ("gone", "blackhole", ""),
+        ("kept", "topic", "kept"),
+    ]
+    assert [len(sink.last) for sink in query.sinks] == [20, 20, 20]
+    assert [list(sink.last[0].row or ()) for sink in query.sinks] == [["page", "n"], ["id", "page"], ["id"]]
+    assert [table.topic for table in query.tables] == ["generate:clicks"]
+    assert JobStatus.from_json(status.to_json()) == status
+
+
+def test_a_terminal_shows_where_changes_go(topicless: Monitor) -> None:
+    """`rowkind top` shows a sink's topic, or that its changes are printed or discarded."""
+    console = Console(width=110)
+    with console.capture() as captured:
+        console.print(screen(topicless.status()))
+    lines = {line.split()[0]: line for line in captured.get().splitlines() if line.startswith("  ")}
+    for sink, says in (("seen", "printed to the log"), ("gone", "discarded"), ("kept", "to kept")):
+        assert lines[sink].rstrip().endswith(says)
+    assert re.search(r"clicks +[\d,]+/s .*lag 480,000", lines["clicks"])
 
 
 def keys(document: Any) -> set[str]:
