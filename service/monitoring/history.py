@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import floor, log2
 from typing import Any, Literal
 
@@ -58,7 +59,7 @@ class HistoryRange:
     until: int
     _values: npt.NDArray[np.float64]
 
-    @property
+    @cached_property
     def measured(self) -> int:
         """The number of slots since the first one in which the job measured anything."""
         found = np.flatnonzero(~np.isnan(self._values).all(axis=0))

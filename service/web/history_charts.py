@@ -55,12 +55,10 @@ def charts(query: str, ranges: Sequence[HistoryRange]) -> str:
 
 def sparkline(ranges: Sequence[HistoryRange]) -> str:
     """Return the rows read per second over the last hour as a small line."""
-    step, values = _thinned(ranges[0], "read", 60)
+    _, values = _thinned(ranges[0], "read", 60)
     return (
         f'<svg class="sparkline" viewBox="0 0 {len(values)} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
         f"{_line(values, max(filter(None, values), default=1.0), 'a')}</svg>"
-        if step
-        else ""
     )
 
 

@@ -109,10 +109,11 @@ def _time(query: QueryStatus) -> str:
     """Return how the tasks have spent their time: reading, in operators, writing, or idle."""
     working = sum(each.busy for each in query.operators)
     parts = (("reading", query.reading), ("operators", working), ("writing", query.writing))
-    whole = max(1.0, sum(share for _, share in parts))
+    spent = sum(share for _, share in parts)
+    whole = max(1.0, spent)
     bars = "".join(f'<i class="{name}" style="width:{share / whole:.1%}"></i>' for name, share in parts)
     words = "".join(f'<span class="{name}">{name} <b>{share / whole:.0%}</b></span>' for name, share in parts)
-    idle = max(0.0, 1 - sum(share for _, share in parts) / whole)
+    idle = 1 - spent / whole
     return (
         f'<div class="time"><div class="parts">{bars}</div><p>task time: {words}'
         f'<span class="idle">idle <b>{idle:.0%}</b></span></p></div>'
@@ -132,14 +133,14 @@ def _sink(
             f'<p><a href="{explain}#{name}">Details of the plan, and advice</a></p></details>\n'
         )
     plan = (
-        f'<details class="plan" id="plan.{name}"><summary>Plan</summary>{tree(description, _beside(query, root.name))}'
+        f'<details class="plan" id="plan.{name}"><summary>Plan</summary>{tree(description, _beside(query, sink))}'
         f"</details>"
     )
     inside = f"{changes(sink, shown=shows_rows)}\n{sql}{plan}"
     if not folded:
         head = f"<h3>{escape(root.name)} <small>{escape(destination(sink.to, sink.topic))}</small></h3>"
         return f'<section class="sink" id="{name}">\n{head}\n{inside}\n</section>'
-    found = list(_of_sink(description, query))
+    found = list(_of_sink(sink, query))
     shown = " open" if any(look for _, _, look in found) else ""
     return f"""<details class="sink" id="sink.{name}"{shown}>
 <summary><h3>{escape(root.name)}</h3>{numbers(found)}</summary>
@@ -152,13 +153,10 @@ def _sink(
 _Number = tuple[str, str, str]
 
 
-def _of_sink(description: Description, query: QueryStatus) -> Iterator[_Number]:
-    """Yield the numbers for a folded plan: what it writes, its state, and all numbers that show a problem."""
-    root = description.root
-    (written,) = (each.written for each in query.sinks if each.name == root.name)
-    own = [each for each in query.operators if each.sink == root.name]
-    yield "written", rate(written.rate), ""
-    yield "so far", amount(written.rows), ""
+def _of_sink(sink: SinkStatus, query: QueryStatus) -> Iterator[_Number]:
+    """Yield the numbers of a folded sink: what it writes, its state, and all numbers that show a problem."""
+    own = [each for each in query.operators if each.sink == sink.name]
+    yield from _of_written(sink)
     if kept := sum(each.state_rows for each in own):
         yield "state", counted(kept, "row"), ""
     for operator in own:
@@ -167,22 +165,25 @@ def _of_sink(description: Description, query: QueryStatus) -> Iterator[_Number]:
                 yield f"{operator.name}: {what}", value, look
 
 
-def _beside(query: QueryStatus, sink: str) -> Callable[[Step], str]:
-    """Return a function that renders the current numbers of a step in a sink's plan."""
+def _beside(query: QueryStatus, sink: SinkStatus) -> Callable[[Step], str]:
+    """Return a function that renders the current numbers of a step in the plan of this sink."""
     tables = {each.name: each for each in query.tables}
     operators = {(each.sink, each.name): each for each in query.operators}
-    sinks = {each.name: each for each in query.sinks}
 
     def beside(step: Step) -> str:
         if step.kind == "sink":
-            written = sinks[step.name].written
-            return numbers((("written", rate(written.rate), ""), ("so far", amount(written.rows), "")))
+            return numbers(_of_written(sink))
         if step.kind == "scan":
             return "" if step.same_as else numbers(_of_table(tables[step.value("table")]))
-        found = operators.get(step.same_as or (sink, step.name))
+        found = operators.get(step.same_as or (sink.name, step.name))
         return "" if found is None else numbers(_of_operator(found))
 
     return beside
+
+
+def _of_written(sink: SinkStatus) -> Iterator[_Number]:
+    yield "written", rate(sink.written.rate), ""
+    yield "so far", amount(sink.written.rows), ""
 
 
 def _of_table(table: TableStatus) -> Iterator[_Number]:

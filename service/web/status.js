@@ -23,7 +23,7 @@ const grouped = (value, digits) => value.toLocaleString("en", { maximumFractionD
 const short = (value) => Math.abs(value) >= 1e9 ? `${grouped(value / 1e9, 1)} G`
   : Math.abs(value) >= 1e6 ? `${grouped(value / 1e6, 1)} M` : grouped(value, value < 10 ? 1 : 0);
 const written = {
-  rate: (value) => `${short(value)}/s`, rows: (value) => `${short(value)} rows`, share: (value) => `${grouped(value * 100, 0)} %`,
+  rate: (value) => `${short(value)}/s`, rows: (value) => `${short(value)} ${short(value) === "1" ? "row" : "rows"}`, share: (value) => `${grouped(value * 100, 0)}%`,
   seconds: (value) => value < 120 ? `${grouped(value, value < 10 ? 2 : 0)} s` : value < 7200 ? `${grouped(value / 60, 1)} min` : `${grouped(value / 3600, 1)} h`,
   bytes: (value) => value >= 1e9 ? `${grouped(value / 1e9, 1)} GB` : value >= 1e6 ? `${grouped(value / 1e6, 1)} MB` : value >= 1e3 ? `${grouped(value / 1e3, 1)} kB` : `${grouped(value, 0)} B`,
 };

@@ -12,7 +12,7 @@ from rowkind.service.web.live_page import moment
 
 _LANES: dict[SpanKind, str] = {
     "failed": "failed",
-    "outage": "Kafka away",
+    "outage": "Kafka unavailable",
     "restart": "restarting",
     "rebuild": "state rebuilt",
     "filling": "filling state",

@@ -54,16 +54,8 @@ def _to(sink: PhysicalSink) -> str:
 
 def _sink_values(sink: PhysicalSink) -> SinkValues:
     """Return the values that describe a sink. Only a topic has a delivery."""
-    written = sink.to == "topic"
-    return SinkValues(
-        sink.topic if written else ABSENT,
-        sink.mode,
-        sink.key,
-        sink.delivery if written else ABSENT,
-        column_values(sink.value),
-        sink.fixes or ABSENT,
-        ABSENT if sink.to == "topic" else sink.to,
-    )
+    topic, delivery, to = (sink.topic, sink.delivery, ABSENT) if sink.to == "topic" else (ABSENT, ABSENT, sink.to)
+    return SinkValues(topic, sink.mode, sink.key, delivery, column_values(sink.value), sink.fixes or ABSENT, to)
 
 
 def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
