@@ -74,9 +74,9 @@ def write(spec: WriterSpec, batch: Batch) -> tuple[dict[str, float], WrittenSamp
     sample = WrittenSample()
     for place, sink in spec.topicless.items():
         changes = net(addressed(batch, place).changes, "retract", keyed=sink.keyed, ordered=sink.ordered)
-        if sink.prints and len(changes):
-            _print(spec.printer, sink, changes)
         if len(changes):
+            if sink.prints:
+                _print(spec.printer, sink, changes)
             sample.rows[sink.sink] = last_rows(changes)
         add(counters, rows_out(sink.sink, changes))
     return counters, sample
