@@ -57,12 +57,11 @@ def page(status: JobStatus, plans: Sequence[QueryDescription], histories: Histor
 
 def query_page(name: str, status: JobStatus, plans: Sequence[QueryDescription], histories: Histories) -> str | None:
     """Return the page of the query with this name in addresses as HTML, or None if there is no such query."""
-    found = next(
-        ((each, plan) for each, plan in zip(status.queries, plans, strict=True) if anchor(each.name) == name), None
-    )
-    if found is None:
+    query = next((each for each in status.queries if anchor(each.name) == name), None)
+    if query is None:
         return None
-    query, plan = found
+    # A query that was added after the status was read has a plan, but no status.
+    plan = next(each for each in plans if each.name == query.name)
     own = [each for each in status.incidents if each.query == query.name]
     parts = (
         about(pill(query.state), f" · query {query.name} of job {status.job} ·", status.at, status.version),

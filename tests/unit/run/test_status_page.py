@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,16 @@ def test_the_page_says_where_rows_come_from_and_go_to_without_topics(topicless: 
         assert re.search(rf"{node} from \S+ [\d,]+/s [\d,]+ so far", text), node
     for heading in ("seen printed to the log", "gone discarded", "kept topic kept"):
         assert f"{heading} written kind" in text
+
+
+def test_a_query_has_its_page_while_another_one_is_added(topicless: Monitor) -> None:
+    """A query that is added between the reading of the status and of the plans does not matter."""
+    status = topicless.status()
+    (plan,) = topicless.plans()
+    topicless.add("second", replace(plan, name="second"), None)
+    page = status_page.query_page("main", status, topicless.plans(), topicless.history())
+    assert page is not None
+    assert "Graph of query main" in page
 
 
 def test_sinks_without_topics_have_last_changes(topicless: Monitor) -> None:
