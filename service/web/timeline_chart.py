@@ -19,8 +19,11 @@ _LANES: dict[SpanKind, str] = {
     "warning": "warning",
     "start": "process start",
 }
-_MARKS = (24, 18, 12, 6)
-"""The labels of the axis, in hours before now."""
+_MARKS = "".join(
+    f"<span>{mark}</span>"
+    for mark in ("\N{MINUS SIGN}24 h", "\N{MINUS SIGN}18 h", "\N{MINUS SIGN}12 h", "\N{MINUS SIGN}6 h", "now")
+)
+"""The labels of the axis. The style sheet distributes them evenly."""
 
 
 def timeline(status: JobStatus) -> str:
@@ -32,12 +35,9 @@ def timeline(status: JobStatus) -> str:
         for kind, name in _LANES.items()
         if any(span.kind == kind for span in status.spans)
     )
-    marks = "".join(
-        f'<span style="left:{100 - hours / 24 * 100:g}%">\N{MINUS SIGN}{hours} h</span>' for hours in _MARKS
-    )
     rows = "".join(_row(span, status.at) for span in reversed(status.spans))
     return f"""<section class="timeline"><h2>Last 24 hours</h2>
-<div class="lanes">{lanes}<div class="hours"><div>{marks}<span class="now">now</span></div></div></div>
+<div class="lanes">{lanes}<div class="hours"><div>{_MARKS}</div></div></div>
 <details id="timeline.table"><summary>as a table</summary><div class="scroll" tabindex="0" role="region"
 aria-label="Incidents of the last 24 hours"><table><thead><tr><th scope="col">began</th><th scope="col">lasted</th>
 <th scope="col">query</th><th scope="col">incident</th></tr></thead><tbody>{rows}</tbody></table></div></details>
