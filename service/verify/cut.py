@@ -80,9 +80,15 @@ def progress_of_sinks(kafka: KafkaSettings, job: str) -> dict[str, tuple[str, Pr
 
 
 @dataclass(frozen=True)
-class _Sample:
+class Sample:
+    """The ends of the progress topic and of the result topics at a moment at which no transaction was open."""
+
     written: Mapping[At, int]
     results: Mapping[At, int]
+
+
+ProgressRecords = Mapping[At, Sequence[tuple[int, Progress]]]
+"""The progress records of each partition, with their offsets, in order."""
 
 
 def find_cut(kafka: KafkaSettings, topic: str, results: Iterable[str], *, idle: bool = False) -> BatchCut:
@@ -92,15 +98,16 @@ def find_cut(kafka: KafkaSettings, topic: str, results: Iterable[str], *, idle: 
     """
     cluster = Cluster(kafka)
     at, written_to = cluster.topics([topic]).partitions, cluster.topics(results).partitions
-    samples: list[_Sample] = []
+    samples: list[Sample] = []
     since = began = time.monotonic()
     while time.monotonic() < began + _PATIENCE_SECONDS:
         if (sample := _sample(cluster, at, written_to)) is None or sample not in samples[-1:]:
             since = time.monotonic()
             if sample is not None:
                 samples = [*(each for each in samples if each.written != sample.written), sample]
-                if not idle and len(samples) > 1 and (cut := _proven(kafka, at, samples)) is not None:
-                    return cut
+                whole = None if idle else proven_sample(_records(kafka, at, sample.written), samples)
+                if whole is not None:
+                    return _cut(kafka, topic, whole, proven=True)
         elif time.monotonic() > since + _IDLE_SECONDS:
             return _cut(kafka, topic, samples[-1], proven=False)
         time.sleep(_PAUSE_SECONDS)
@@ -110,35 +117,37 @@ def find_cut(kafka: KafkaSettings, topic: str, results: Iterable[str], *, idle: 
     )
 
 
-def _sample(cluster: Cluster, at: Sequence[At], written_to: Sequence[At]) -> _Sample | None:
+def _sample(cluster: Cluster, at: Sequence[At], written_to: Sequence[At]) -> Sample | None:
     """Return the ends of the result topics, or None if a task may have committed meanwhile."""
     written, stable = cluster.written(at), cluster.ends(at)
     ends = cluster.ends(written_to)
-    return _Sample(written, ends) if written == stable == cluster.written(at) else None
+    return Sample(written, ends) if written == stable == cluster.written(at) else None
 
 
-def _proven(kafka: KafkaSettings, at: Sequence[At], samples: Sequence[_Sample]) -> BatchCut | None:
-    """Return the cut of the last sample that the later batches prove, if there is one."""
-    records = _records(kafka, at, samples[-1].written)
-    first = next(each for each in at if each[1] == 0)
-    for sample in reversed(samples[:-1]):
+def proven_sample(records: ProgressRecords, samples: Sequence[Sample]) -> Sample | None:
+    """Return the last sample that progress records prove to lie between two batches, or None.
+
+    `records` are all progress records up to the last sample. Records of another checkpoint say nothing about a batch,
+    because each checkpoint has its own batch numbers.
+    """
+    first = next(each for each in records if each[1] == 0)
+    for sample in reversed(samples):
         before = [each for offset, each in records[first] if offset < sample.written[first]]
-        after = [each for offset, each in records[first] if offset >= sample.written[first]]
-        if not before or not before[-1].extent or not any(each.batch > before[-1].batch for each in after):
+        if not before or not before[-1].extent:
             continue
-        batch = before[-1].batch
-        late = [
-            each.batch
+        last = before[-1]
+        own = [
+            (each.batch > last.batch, offset >= sample.written[place])
             for place, found in records.items()
             for offset, each in found
-            if (offset >= sample.written[place]) != (each.batch > batch)
+            if each.checkpoint == last.checkpoint
         ]
-        if not late:
-            return _cut(kafka, first[0], sample, proven=True)
+        if (True, True) in own and all(is_later == is_after for is_later, is_after in own):
+            return sample
     return None
 
 
-def _records(kafka: KafkaSettings, at: Sequence[At], ends: Mapping[At, int]) -> dict[At, list[tuple[int, Progress]]]:
+def _records(kafka: KafkaSettings, at: Sequence[At], ends: Mapping[At, int]) -> ProgressRecords:
     """Return the progress records of each partition with their offsets."""
     earliest = Cluster(kafka).earliest(at)
     ranges = [Range(*each, earliest[each], ends[each]) for each in at if ends[each] > earliest[each]]
@@ -152,7 +161,7 @@ def _records(kafka: KafkaSettings, at: Sequence[At], ends: Mapping[At, int]) -> 
     return {place: sorted(each, key=lambda pair: pair[0]) for place, each in found.items()}
 
 
-def _cut(kafka: KafkaSettings, topic: str, sample: _Sample, *, proven: bool) -> BatchCut:
+def _cut(kafka: KafkaSettings, topic: str, sample: Sample, *, proven: bool) -> BatchCut:
     first = topic, 0
     records = [each for _, each in _records(kafka, [first], sample.written)[first] if each.extent]
     if not records:
