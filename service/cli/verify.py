@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from pathlib import Path
 
 import click
 
-from rowkind.errors import FAILED
+from rowkind.errors import FAILED, REFUSED
 from rowkind.service.cli.completion import names
-from rowkind.service.cli.job_file import JOB, calls, load_job
+from rowkind.service.cli.job_file import JOB, calls, fail, load_job
 
 
 @click.command(
@@ -31,7 +32,7 @@ from rowkind.service.cli.job_file import JOB, calls, load_job
 @click.option(
     "--since",
     type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
-    help="Compare only rows that were written at or after this time, in UTC.",
+    help="Do not compare rows that were written before this time, in UTC.",
 )
 @click.option("--memory", default="1GB", show_default=True, help="Memory for DuckDB; it spills more to the disk.")
 @click.option(
@@ -68,6 +69,8 @@ def verify(
     from rowkind.service.verify.report import document, lines, write_metrics  # noqa: PLC0415 -- as above
 
     job = load_job(job_file)
+    if metrics is not None and not os.access(metrics.parent, os.W_OK):
+        fail(f"--metrics: folder {metrics.parent} does not exist, or is not writable: create it", REFUSED)
     part = AuditedPart(sample, None if since is None else f"{since.isoformat()}+00:00")
     audits = list(audit(job, sinks, part, memory))
     for line in document(audits) if form == "json" else lines(audits):

@@ -32,7 +32,7 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Rows
 from rowkind.service.client.consume import Between, Chunk, read
 from rowkind.service.client.duckdb_columns import distinct_names, for_duckdb
-from rowkind.service.client.external_table import JobFile, opened
+from rowkind.service.client.external_table import JobFile, OutsideError, opened
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.offsets import At
@@ -62,7 +62,11 @@ class FoldedTopics:
         self.job = opened(job)
         self._progress = progress or (lambda _name, _read, _total: None)
         self._folder = tempfile.TemporaryDirectory(prefix="rowkind-sql-", ignore_cleanup_errors=True)
-        self.connection = database(Path(self._folder.name), memory)
+        try:
+            self.connection = database(Path(self._folder.name), memory)
+        except duckdb.ParserException as error:
+            self._folder.cleanup()
+            raise OutsideError(f"memory limit {memory!r} is not valid: write a size such as 1GB") from error
         self.tables: dict[str, FoldedTable] = {}
 
     def fold(self, source: SourceTable, name: str, ends: Mapping[At, int] | None = None) -> FoldedTable:

@@ -14,6 +14,7 @@ from confluent_kafka import Producer as Sender
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rowkind.client import Producer
+from rowkind.errors import UNREACHABLE
 from rowkind.service.cli.commands import main
 from rowkind.service.client.folded_topics import FoldedTopics
 from rowkind.service.dev.broker import Broker
@@ -273,3 +274,14 @@ def test_the_command_audits_a_stopped_job(audited: Audited) -> None:
     assert ended.exit_code == 1, ended.output
     assert "differs: 1 row; 35 rows as expected" in ended.stdout
     assert "av-items/0@4" in ended.stdout
+
+
+def test_an_unreachable_broker_ends_with_3(tmp_path: Path) -> None:
+    """If no broker answers, the command ends with a code of its own, and no sink is called right."""
+    columns, sink = {"id": "BIGINT"}, {"topic": "r", "mode": "append", "sql": "SELECT id FROM t"}
+    tables = {"t": {"topic": "t", "mode": "append", "columns": columns}}
+    places = {"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "registry": {"folder": "schemas"}}
+    (tmp_path / "job.yaml").write_text(json.dumps({"job": "away", **places, "tables": tables, "sinks": {"r": sink}}))
+    ended = CliRunner().invoke(main, ["verify", str(tmp_path / "job.yaml")])
+    assert (ended.exit_code, ended.stdout) == (UNREACHABLE, "")
+    assert "127.0.0.1:1" in ended.stderr
