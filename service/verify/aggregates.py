@@ -38,10 +38,11 @@ class Aggregated:
     ties: tuple[str, ...] = ()
 
 
-def aggregate(call: LogicalAggregateCall, types: Types, *, certain: bool) -> Aggregated:
+def aggregate(call: LogicalAggregateCall, types: Types, *, certain: bool, seed: int) -> Aggregated:
     """Translate a call over columns of the given types. Raises NotComparedError.
 
-    If `certain` is set, a result that depends on the order of arrival differs from the result without it.
+    If `certain` is set, a result that depends on the order of arrival differs from the result without it. Otherwise,
+    `seed` chooses the order.
     """
     function = call.function
     if isinstance(function, PythonFunction):
@@ -52,7 +53,9 @@ def aggregate(call: LogicalAggregateCall, types: Types, *, certain: bool) -> Agg
     if any(is_nested(each) or not computable(each) for each in arguments) and function != "count":
         raise NotComparedError(f"{function.upper()} of {arguments[0].sql}", call.at)
     if function in ("first", "last"):
-        return Aggregated(_arrived(call, certain=certain), (f"{function.upper()} follows the order of arrival",))
+        return Aggregated(
+            _arrived(call, certain=certain, seed=seed), (f"{function.upper()} follows the order of arrival",)
+        )
     return Aggregated(_computed(call, arguments))
 
 
@@ -159,10 +162,12 @@ def _percentile(call: LogicalAggregateCall, where: str | None) -> str:
     return f"CAST({function}({distinct}{value}, {fractions}){_filters(where, _there(name))} AS {duckdb(call.type)})"
 
 
-def _arrived(call: AggregateCall, *, certain: bool) -> str:
-    """Return the least value; if `certain` is set, the greatest, which equals the least only if all are equal."""
+def _arrived(call: AggregateCall, *, certain: bool, seed: int) -> str:
+    """Return any value; if `certain` is set, the greatest, or NULL unless all values are equal."""
     value = quoted(call.arguments[0])
     after = _filters(None if call.filter is None else quoted(call.filter))
+    if seed:
+        return f"first({value} ORDER BY hash({value}, {seed})){after}"
     if not certain:
         return f"min({value}){after}"
     return f"(CASE WHEN count(*){after} = count({value}){after} THEN max({value}){after} END)"

@@ -13,13 +13,13 @@ result that is equal in both does not depend on a row in doubt, and is compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from duckdb import DuckDBPyConnection
 
-from rowkind.service.client.folded_topics import FoldedTable
+from rowkind.service.client.folded_topics import FoldedTable, quoted
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.physical.source_table import Watermark
 from rowkind.service.plan.query import Query
@@ -29,15 +29,15 @@ from rowkind.service.verify.errors import NotComparedError
 
 @dataclass(frozen=True)
 class SureRows:
-    """The rows of a table that surely count.
+    """The rows of a table that surely count, and why others are in doubt. Both relations are in DuckDB's SQL.
 
-    - `relation`: the rows, in DuckDB's SQL. `reasons`: why other rows are in doubt.
-    - `deletes`: whether deletes may be in doubt, too, so that the result may have rows that the sources do not explain.
+    - `relation`: the rows that surely count. `some`: these, and a random part of the others.
+    - `reasons`: why rows are in doubt; empty if all rows surely count.
     """
 
     relation: str
+    some: str
     reasons: tuple[str, ...] = ()
-    deletes: bool = False
 
 
 def sure_rows(
@@ -47,13 +47,12 @@ def sure_rows(
 
     Raises NotComparedError.
     """
-    relation, reasons, deletes = _quoted(table.name), list[str](), False
-    partition, offset, _ = map(_quoted, table.own)
+    relation, reasons, conditions = quoted(table.name), list[str](), list[str]()
+    partition, offset, _ = map(quoted, table.own)
     if ttl_ms is not None and (alive := alive_from(batches, table.source.topic, ttl_ms)) is not None:
         kept = " ".join(f"WHEN {number} THEN {offset} >= {first}" for number, first in alive.items())
-        relation = f"(SELECT * FROM {relation} WHERE CASE {partition} {kept} ELSE TRUE END)"
+        conditions.append(f"CASE {partition} {kept} ELSE TRUE END")
         reasons.append("rows may have expired")
-        deletes = True
     watermark = table.source.watermark
     if timed and watermark is not None:
         if table.source.mode != "append":
@@ -62,15 +61,15 @@ def sure_rows(
         if _may_idle(batches, table.source.topic, watermark.idle_ms):
             bound = f"max({_micros(watermark, own=False)}) OVER ()"
         on_time = f"coalesce({_micros(watermark, own=True)} >= {bound} - {watermark.delay_us}, TRUE)"
-        sure = f"(SELECT * FROM {relation} QUALIFY {on_time})"
-        ((late,),) = connection.execute(
-            f"SELECT count(*) FROM {relation} QUALIFY NOT {on_time} LIMIT 1"
-        ).fetchall() or [(0,)]
+        late = connection.execute(f"SELECT 1 FROM {relation} QUALIFY NOT {on_time} LIMIT 1").fetchall()
         if late:
-            relation = sure
+            conditions.append(on_time)
             reasons.append("rows may have been late")
-            deletes = True
-    return SureRows(relation, tuple(reasons), deletes)
+    if not conditions:
+        return SureRows(relation, relation)
+    marked = f'SELECT *, {" AND ".join(conditions)} AS "#sure" FROM {relation}'
+    shown = f'(SELECT * EXCLUDE ("#sure") FROM ({marked}) WHERE "#sure"'
+    return SureRows(f"{shown})", f"{shown} OR random() < 0.5)", tuple(reasons))
 
 
 def ttl_of(query: Query, table: str) -> int | None:
@@ -83,14 +82,10 @@ def ttl_of(query: Query, table: str) -> int | None:
 
 def alive_from(batches: Sequence[Offset], topic: str, ttl_ms: int) -> dict[int, int] | None:
     """Return, by partition, the offset from which no row of a topic has expired; None if none has at all."""
-    expired = [each for each in batches if each.now <= batches[-1].now - ttl_ms]
-    if expired:
-        at: Mapping[tuple[str, int], int] = expired[-1].at
-    elif batches[0].number == 0:
+    first = next(each for each in batches if each.now > batches[-1].now - ttl_ms)
+    if first.number == 0:
         return None
-    else:
-        at = batches[0].begin
-    return {partition: offset for (name, partition), offset in at.items() if name == topic}
+    return {partition: offset for (name, partition), offset in first.begin.items() if name == topic}
 
 
 def watermark_at_least(connection: DuckDBPyConnection, table: FoldedTable, batches: Sequence[Offset]) -> int | None:
@@ -98,11 +93,11 @@ def watermark_at_least(connection: DuckDBPyConnection, table: FoldedTable, batch
     watermark = table.source.watermark
     if watermark is None or len(batches) < 2 or table.source.mode != "append":
         return None
-    partition, offset, _ = map(_quoted, table.own)
+    partition, offset, _ = map(quoted, table.own)
     ends = {number: end for (topic, number), end in batches[-2].at.items() if topic == table.source.topic}
     read = " ".join(f"WHEN {number} THEN {offset} < {end}" for number, end in ends.items())
     found = connection.execute(
-        f"SELECT {partition}, max({_micros(watermark, own=False)}) FROM {_quoted(table.name)} "
+        f"SELECT {partition}, max({_micros(watermark, own=False)}) FROM {quoted(table.name)} "
         f"WHERE CASE {partition} {read} ELSE FALSE END GROUP BY ALL"
     ).fetchall()
     marks = dict(found)
@@ -130,7 +125,3 @@ def _may_idle(batches: Sequence[Offset], topic: str, idle_ms: int) -> bool:
         if any(later - before >= idle_ms for before, later in pairwise([*moments, batches[-1].now])):
             return True
     return False
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

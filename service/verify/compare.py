@@ -7,11 +7,13 @@ Floating-point numbers are equal within 1e-9 of their size, because sums depend 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from duckdb import DuckDBPyConnection
+
+from rowkind.service.client.folded_topics import quoted
 
 _TOLERANCE = {"DOUBLE": "1e-9", "FLOAT": "1e-6"}
 _PARTS = 1_000_000
@@ -25,8 +27,8 @@ class Sides:
     """What is compared.
 
     - `columns`: the columns of the result. `key`: the columns by which rows are paired; empty for all columns.
-    - `expected`: the statement with the expected rows; `sure`: the statement with those that surely count, or None if
-      all do. Their columns are those of the result, in order.
+    - `expected`: the statement with the expected rows. `sure`: statements with the same columns, in order. An expected
+      row surely counts if all of them have it too. They are computed one by one, and only while rows differ.
     - `found`: the relation with the rows of the topic, and `written`, its column with the time of the record.
     - `extra_unsure`: rows of the topic that are not expected may be right, because deletes may not have counted.
     - `final`: a condition over `columns` that is true for rows that must be in the topic, or None if all must be.
@@ -36,7 +38,7 @@ class Sides:
     columns: Sequence[str]
     key: Sequence[str]
     expected: str
-    sure: str | None
+    sure: Iterable[str]
     found: str
     written: str
     extra_unsure: bool = False
@@ -46,7 +48,12 @@ class Sides:
 
 @dataclass(frozen=True)
 class AuditedPart:
-    """The part of the rows that is compared: the share `sample` of the keys, and rows written at or after `since`."""
+    """The part of the rows that is compared.
+
+    - `sample`: the share of the keys.
+    - `since`: rows that the topic has from before this time are not compared. A missing row has no time, so all missing
+      rows are reported.
+    """
 
     sample: float = 1.0
     since: str | None = None
@@ -77,26 +84,26 @@ class Compared:
 def compare(connection: DuckDBPyConnection, sides: Sides, part: AuditedPart, most: int) -> Compared:
     """Return the differences, the first `most` of them as rows. Raises duckdb.Error."""
     run = connection.execute
-    types = [
-        str(type_) for _, type_, *_ in run(f"DESCRIBE SELECT {_list(sides.columns)} FROM {sides.found}").fetchall()
-    ]
-    shape = _Shape.of(sides, types)
+    own = f"SELECT {', '.join(map(quoted, sides.columns))} FROM {sides.found}"
+    shape = _Shape.of(sides, [str(type_) for _, type_, *_ in run(f"DESCRIBE {own}").fetchall()])
     run(f"CREATE OR REPLACE TEMP TABLE {_FOUND} AS {shape.numbered(sides.found, part, sides.written)}")
-    run(f"CREATE OR REPLACE TEMP TABLE {_EXPECTED} AS {shape.numbered(shape.cast(sides.expected), part)}")
-    everywhere = "SELECT * FROM {0} SEMI JOIN {1} ON {2}"
-    sure = f"SELECT * FROM {_EXPECTED}"
-    if sides.several:
-        # Which row the topic has depends on the order of arrival.
-        run(f"CREATE OR REPLACE TEMP TABLE {_SURE} AS SELECT * FROM {_EXPECTED} QUALIFY count(*) OVER ({shape.by}) = 1")
-        run(f'DELETE FROM {_EXPECTED} WHERE "#n" > 1')
-        sure = everywhere.format(_EXPECTED, _SURE, shape.paired(_EXPECTED, _SURE))
-    if sides.sure is not None:
-        run(f"CREATE OR REPLACE TEMP TABLE {_SURE} AS {shape.numbered(shape.cast(sides.sure), part)}")
-        same = f"{shape.paired(_EXPECTED, _SURE)} AND {shape.equal(_EXPECTED, _SURE)}"
-        sure = everywhere.format(_EXPECTED, _SURE, same)
-    run(f"CREATE OR REPLACE TEMP TABLE {_PAIRS} AS {shape.pairs(sides, sure)}")
-    counts = dict(run(f'SELECT "#verdict", count(*) FROM {_PAIRS} GROUP BY 1').fetchall())
-    ((equal,),) = run(f"SELECT count(*) FROM {_FOUND}").fetchall()
+    # Which of several rows the topic has depends on the order of arrival.
+    is_sure = f"count(*) OVER ({shape.by}) = 1" if sides.several else "TRUE"
+    once = ' WHERE "#n" = 1' if sides.several else ""
+    expected = f'SELECT *, {is_sure} AS "#sure" FROM ({shape.numbered(shape.cast(sides.expected), part)})'
+    run(f"CREATE OR REPLACE TEMP TABLE {_EXPECTED} AS SELECT * FROM ({expected}){once}")
+    counts = shape.judge(connection, sides, part)
+    for statement in sides.sure:
+        if not counts.get("different"):
+            break
+        run(f"CREATE OR REPLACE TEMP TABLE {_SURE} AS {shape.numbered(shape.cast(statement), part)}")
+        same = f's."#n" IS NOT NULL AND {shape.equal("e", "s")}'
+        run(f"""
+            CREATE OR REPLACE TEMP TABLE {_EXPECTED} AS SELECT e.* REPLACE ("#sure" AND {same} AS "#sure")
+            FROM {_EXPECTED} e LEFT JOIN {_SURE} s ON {shape.paired("e", "s")}
+        """)
+        counts = shape.judge(connection, sides, part)
+    ((written,),) = run(f"SELECT count(*) FROM {_FOUND} WHERE {_recent(part)}").fetchall()
     ((matched,),) = run(f'SELECT count(*) FROM {_PAIRS} WHERE "#found"').fetchall()
     order = f'ORDER BY "#expected", "#found", {shape.order} LIMIT {most}'
     first = run(f"SELECT * FROM {_PAIRS} WHERE \"#verdict\" = 'different' {order}")
@@ -104,8 +111,13 @@ def compare(connection: DuckDBPyConnection, sides: Sides, part: AuditedPart, mos
     for table in (_EXPECTED, _SURE, _FOUND, _PAIRS):
         run(f"DROP TABLE IF EXISTS {table}")
     return Compared(
-        equal - matched, counts.get("different", 0), counts.get("unsure", 0), counts.get("pending", 0), rows
+        written - matched, counts.get("different", 0), counts.get("unsure", 0), counts.get("pending", 0), rows
     )
+
+
+def _recent(part: AuditedPart) -> str:
+    """Return the condition that a row of the topic was written at or after the time of `--since`."""
+    return "TRUE" if part.since is None else f"\"#written\" >= TIMESTAMPTZ '{part.since}'"
 
 
 def _difference(names: Sequence[str], row: tuple[Any, ...]) -> Difference:
@@ -143,13 +155,13 @@ class _Shape:
     def cast(self, statement: str) -> str:
         """Return a statement's rows as c0, c1, …, in the types of the topic."""
         plain = ", ".join(f"c{at}" for at in range(len(self.types)))
-        shown = ", ".join(f"CAST(c{at} AS {type_}) AS {_quoted(self.names[at])}" for at, type_ in enumerate(self.types))
+        shown = ", ".join(f"CAST(c{at} AS {type_}) AS {quoted(self.names[at])}" for at, type_ in enumerate(self.types))
         return f"(SELECT {shown} FROM ({statement}) AS computed({plain}))"
 
     def numbered(self, relation: str, part: AuditedPart, written: str | None = None) -> str:
         """Return rows as c0, c1, …, with the number of each among those that pair with the same rows, and its time."""
-        shown = ", ".join(f"{_quoted(name)} AS c{at}" for at, name in enumerate(self.names))
-        time = "" if written is None else f', {_quoted(written)} AS "#written"'
+        shown = ", ".join(f"{quoted(name)} AS c{at}" for at, name in enumerate(self.names))
+        time = "" if written is None else f', {quoted(written)} AS "#written"'
         rest = [f"c{at}" for at in range(len(self.types)) if at not in self.keys and self.types[at] in _TOLERANCE]
         order = f" ORDER BY {', '.join(rest)}" if rest else ""
         number = f"row_number() OVER ({self.by}{order})"
@@ -157,9 +169,7 @@ class _Shape:
         if part.sample < 1:
             hashed = ", ".join(f"c{at}" for at in self.keys) or "0"
             kept = f" WHERE hash({hashed}) % {_PARTS} < {round(part.sample * _PARTS)}"
-        after = "" if written is None or part.since is None else f" WHERE \"#written\" >= TIMESTAMPTZ '{part.since}'"
-        rows = f'SELECT *, {number} AS "#n" FROM (SELECT {shown}{time} FROM {relation}){kept}'
-        return f"SELECT * FROM ({rows}){after}"
+        return f'SELECT *, {number} AS "#n" FROM (SELECT {shown}{time} FROM {relation}){kept}'
 
     def paired(self, one: str, other: str) -> str:
         """Return the condition by which rows of two tables are paired."""
@@ -181,16 +191,16 @@ class _Shape:
             found.append(same)
         return " AND ".join(found) or "TRUE"
 
-    def pairs(self, sides: Sides, sure: str) -> str:
+    def judge(self, connection: DuckDBPyConnection, sides: Sides, part: AuditedPart) -> dict[str, int]:
+        """Make the table of the pairs that are not equal, and return their number by verdict."""
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {_PAIRS} AS {self.pairs(sides, part)}")
+        return dict(connection.execute(f'SELECT "#verdict", count(*) FROM {_PAIRS} GROUP BY 1').fetchall())
+
+    def pairs(self, sides: Sides, part: AuditedPart) -> str:
         """Return the pairs that are not equal, each with its verdict."""
-        is_sure = 's."#n" IS NOT NULL' if sides.sure is not None or sides.several else "TRUE"
-        with_sure = (
-            f"LEFT JOIN ({sure}) s ON {self.paired('e', 's')}" if sides.sure is not None or sides.several else ""
-        )
-        expected = f'SELECT e.*, {is_sure} AS "#sure" FROM {_EXPECTED} e {with_sure}'
         final = "TRUE"
         if sides.final is not None:
-            own = ", ".join(f"e.c{at} AS {_quoted(name)}" for at, name in enumerate(self.names))
+            own = ", ".join(f"e.c{at} AS {quoted(name)}" for at, name in enumerate(self.names))
             final = f"coalesce((SELECT {sides.final} FROM (SELECT {own})), FALSE)"
         extra = "'unsure'" if sides.extra_unsure else "'different'"
         verdict = f"""CASE
@@ -205,14 +215,7 @@ class _Shape:
         there = 'e."#n" IS NOT NULL AS "#expected", f."#n" IS NOT NULL AS "#found"'
         return (
             f'SELECT {verdict} AS "#verdict", {there}, {columns} '
-            f"FROM ({expected}) e FULL JOIN {_FOUND} f ON {self.paired('e', 'f')} "
-            f'WHERE e."#n" IS NULL OR f."#n" IS NULL OR NOT ({self.equal("e", "f")})'
+            f"FROM {_EXPECTED} e FULL JOIN {_FOUND} f ON {self.paired('e', 'f')} "
+            f'WHERE (e."#n" IS NULL OR f."#n" IS NULL OR NOT ({self.equal("e", "f")})) '
+            f'AND (f."#n" IS NULL OR {_recent(part)})'
         )
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(map(_quoted, names))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -9,8 +9,8 @@ definition of the operator in SQL: no state, no order of arrival, no watermark. 
 expressions into which Rowkind translates Spark's, each of which is compared with Spark in the tests.
 
 Some results depend on more than the rows: on which of two equal rows arrived first. A statement therefore has two
-forms. The plain form decides ties in some way. The *certain* form leaves out all rows that a tie decides. A row of the
-result that is in both forms does not depend on a tie.
+forms. The plain form decides ties in some way, which `seed` chooses. The *certain* form leaves out all rows that a tie
+decides. A row of the result that depends on a tie is not in all forms.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class BatchStatement:
     functions: tuple[PythonFunction, ...]
 
 
-def statement(root: LogicalNode, tables: Mapping[str, str], *, certain: bool = False) -> BatchStatement:
+def statement(root: LogicalNode, tables: Mapping[str, str], *, certain: bool = False, seed: int = 0) -> BatchStatement:
     """Translate a plan. `tables` has DuckDB's relation for each of the job's tables.
 
     Raises NotComparedError for a construct without a faithful translation.
     """
     try:
-        translation = _Translation(tables, certain)
+        translation = _Translation(tables, certain, seed)
         last = translation.visit(extracted(root))
     except Refusal as refusal:
         raise NotComparedError(refusal.text, refusal.at) from None
@@ -92,6 +92,7 @@ def statement(root: LogicalNode, tables: Mapping[str, str], *, certain: bool = F
 class _Translation:
     tables: Mapping[str, str]
     certain: bool
+    seed: int
     parts: list[tuple[str, str]] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
     ties: list[str] = field(default_factory=list)
@@ -109,6 +110,11 @@ class _Translation:
             self.parts.append((name, sql))
             self.known[id(node)] = node, name
         return self.known[id(node)][1]
+
+    def any_order(self, types: Types) -> str:
+        """Return a term that orders different rows in some fixed way."""
+        own = ", ".join(f"c{at} := {quoted(name)}" for at, name in enumerate(types))
+        return f"hash(struct_pack({own}), {self.seed})"
 
     def value(self, node: Any, types: Types, to: Type | None = None, *, cast: bool = True) -> str:
         """Return a scalar expression in DuckDB. If `cast` is set, cast it to its type in the plan, or to `to`."""
@@ -244,12 +250,14 @@ def _lookup(made: _Translation, node: LogicalLookup) -> str:
         raise NotComparedError("a temporal join with this condition", node.at)
     match = node.match
     left, right = made.visit(node.left.input), made.visit(node.right.input)
-    equal = made.equal(node.keys, columns(node.left.input), columns(node.right.input))
+    right_types = columns(node.right.input)
+    equal = made.equal(node.keys, columns(node.left.input), right_types)
     time = quoted(match.right)
-    keys = [made.value(key.right, columns(node.right.input), key.type) for key in node.keys]
+    keys = [made.value(key.right, right_types, key.type) for key in node.keys]
     made.ties.append("of rows with the same time, a temporal join takes the last to arrive")
     peers = f"count(*) OVER (PARTITION BY {', '.join([*keys, time])})"
-    rows = f"SELECT *, {peers} AS {quoted(_PEERS)} FROM {right} WHERE {time} IS NOT NULL"
+    one = f"row_number() OVER (PARTITION BY {', '.join([*keys, time])} ORDER BY {made.any_order(right_types)}) = 1"
+    rows = f"SELECT *, {peers} AS {quoted(_PEERS)} FROM {right} WHERE {time} IS NOT NULL QUALIFY {one}"
     on = " AND ".join([*equal, f"{quoted(match.left)} {match.comparison} {time}"])
     shown = ", ".join(map(quoted, columns(node)))
     kind = "LEFT JOIN" if node.pads else "JOIN"
@@ -264,7 +272,7 @@ def _aggregate(made: _Translation, node: LogicalAggregate) -> str:
         return f"SELECT DISTINCT {group} FROM {below}"
     shown = [quoted(name) for name in node.group]
     for name, call in node.calls.items():
-        found = aggregate(call, types, certain=made.certain)
+        found = aggregate(call, types, certain=made.certain, seed=made.seed)
         made.ties += found.ties
         shown.append(f"{found.sql} AS {quoted(name)}")
     by = f" GROUP BY {group}" if group else ""
@@ -288,7 +296,7 @@ def _window(made: _Translation, node: LogicalWindow) -> str:
         over = f"({by} ORDER BY {', '.join(terms)})" if terms else f"({by})"
         return f"SELECT *, CAST({node.function}() OVER {over} AS INTEGER) AS {quoted(node.number)} FROM {below}"
     made.ties.append("ROW_NUMBER numbers tied rows in the order of arrival")
-    over = f"{by} ORDER BY {', '.join([*terms, _any_order(types)])}"
+    over = f"{by} ORDER BY {', '.join([*terms, made.any_order(types)])}"
     rows = f"SELECT *, CAST(row_number() OVER ({over}) AS INTEGER) AS {quoted(node.number)}"
     if not made.certain:
         return f"{rows} FROM {below}"
@@ -304,11 +312,6 @@ def _peers(by: str, terms: Sequence[str]) -> str:
     return f"count(*) OVER ({over}) AS {quoted(_PEERS)}"
 
 
-def _any_order(types: Types) -> str:
-    """Return a term that orders different rows in some fixed way."""
-    return f"hash(struct_pack({', '.join(f'c{at} := {quoted(name)}' for at, name in enumerate(types))}))"
-
-
 def _over(made: _Translation, node: LogicalOver) -> str:
     below, types = made.visit(node.input.input), columns(node.input.input)
     by = f"PARTITION BY {', '.join(map(quoted, node.partition))}" if node.partition else ""
@@ -320,7 +323,7 @@ def _over(made: _Translation, node: LogicalOver) -> str:
     if made.certain and tied:
         most = f"max({quoted(_PEERS)}) OVER ({by})"
         plain = f"SELECT * EXCLUDE ({quoted(_PEERS)}), {most} AS {quoted(_PEERS)} FROM ({plain}) QUALIFY {most} = 1"
-    last = [*terms, _any_order(types)] if tied else terms
+    last = [*terms, made.any_order(types)] if tied else terms
     shown = [quoted(name) for name in types]
     for name, call in node.calls.items():
         order = types.get(node.order[0].column or "") if len(node.order) == 1 else None
