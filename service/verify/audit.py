@@ -182,7 +182,8 @@ class QueryAudit:
     ) -> SinkAudit:
         """Return the audit of a sink whose topic and tables are folded. Raises NotComparedError or duckdb.Error."""
         plain = statement(query.root, {table: quoted(table) for table in self.job.tables})
-        self._make_known(plain)
+        for function in plain.functions:
+            make_known(self.topics.connection, self.known, function)
         timed = graph([sink]).timed_tables
         sure = {
             table: sure_rows(self.topics.connection, each, cut.batches, ttl_of(query, table), timed=table in timed)
@@ -222,10 +223,6 @@ class QueryAudit:
         sources = tuple(self._sources(query, key, each) for each in compared.first)
         compared = replace(compared, different=compared.different + broken)
         return SinkAudit(sink.name, sink.topic, verdict, "", tuple(notes), compared, sources)
-
-    def _make_known(self, of: BatchStatement) -> None:
-        for function in of.functions:
-            make_known(self.topics.connection, self.known, function)
 
     def _table(self, name: str, cut: BatchCut) -> FoldedTable:
         """Fold a table up to the cut. Raises NotComparedError if its rows cannot be known, or ChangelogError."""

@@ -1,8 +1,9 @@
 # ruff: noqa: S608 - every name in a statement is quoted
 """Which rows of the sources surely count: rows that may have expired, or may have been late, are in doubt.
 
-A sink's result is computed twice if any row is in doubt: with all rows, and with those that surely count. A row of the
-result that is equal in both does not depend on a row in doubt, and is compared.
+If any row is in doubt, a sink's result is computed several times: with all rows, with those that surely count, and with
+random parts of the others. A row of the result that is equal in all of them is taken not to depend on a row in doubt,
+and is compared. Without the random parts, rows in doubt whose sum is 0 would not be noticed.
 
 - TTL: a row expires a TTL after the batch in which it was read. The recorded batches tell which offsets had been read
   by then. All rows from there on surely count.

@@ -16,7 +16,7 @@ _METRICS = (
     ("rowkind_verify_rows", "Rows of the result topic that are as expected.", lambda each: each.compared.equal),
     (
         "rowkind_verify_differences",
-        "Rows of the result topic that differ, and that are missing.",
+        "Rows of the result topic that differ, are missing, or are not expected.",
         lambda each: each.compared.different,
     ),
     (
