@@ -27,7 +27,9 @@ from rowkind.service.web.graph_layout import EdgeEnds, GraphLayout, PlacedEdge, 
 class _Node:
     """A node of the graph.
 
-    `beside`: what a table or a sink is, or the sink of an operator. `trouble`: a count of rows that need attention.
+    - `beside`: what a table or a sink is, or the sink of an operator.
+    - `of`: what the time was spent on, if not on this node alone.
+    - `trouble`: a count of rows that need attention. `odd`: the style of the second line.
     """
 
     name: str
@@ -170,7 +172,7 @@ def _box(node: _Node, layout: GraphLayout, name: str, inputs: Sequence[str]) -> 
     place = f"left:{at.x:.0f}px;top:{at.y:.0f}px;width:{layout.node_width:.0f}px;height:{at.height:.0f}px"
     first, second = node.lines
     sources = f'<span class="sources">from {escape(", ".join(inputs))}</span>' if inputs else ""
-    trouble = f'<em class="trouble-count">{escape(node.trouble)}</em>' if node.trouble else ""
+    trouble = f"<em>{escape(node.trouble)}</em>" if node.trouble else ""
     share = f"{node.busy:.0%} busy"
     said = f"{node.name}: {share}{f' with {node.of}' if node.of else ''}; {first}; {second}"
     return (

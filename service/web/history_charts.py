@@ -45,12 +45,11 @@ _CHARTS = (
 
 def charts(query: str, ranges: Sequence[HistoryRange]) -> str:
     """Return the charts of a query's history as HTML."""
-    parts = "\n".join(
+    return "\n".join(
         f'<div class="history {_NAMES[each.seconds]}" role="group" aria-label="Last {_NAMES[each.seconds]} of query '
         f'{escape(query)}">{"".join(_figure(chart, each) for chart in _CHARTS)}</div>'
         for each in ranges
     )
-    return f'<div class="histories">{parts}</div>'
 
 
 def sparkline(ranges: Sequence[HistoryRange]) -> str:

@@ -1,6 +1,7 @@
 """The status of all jobs of a service at one moment, as plain data for a page, a terminal or JSON.
 
-Times are Unix time in seconds, durations are in seconds, and rates are rows per second over the last 30 s.
+Times are Unix time in seconds, and durations are in seconds. Rates are sums of the queries' rates, which
+`service.monitoring.status` describes.
 """
 
 from __future__ import annotations
