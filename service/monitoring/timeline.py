@@ -9,7 +9,7 @@ from rowkind.service.monitoring.status import IncidentSpan, SpanKind
 DAY_SECONDS = 86_400.0
 
 _MOST = 200
-"""The maximum number of spans. If there are more, the oldest are dropped."""
+"""The maximum number of spans. If there are more, the oldest one that has ended is dropped."""
 
 _SAME_SECONDS = 60.0
 """An incident that recurs within this time continues the span before, as restarts in quick succession do."""
@@ -25,7 +25,9 @@ class Timeline:
         """Begin a span, unless the same one has not ended yet."""
         last = self._last(kind, query, what)
         if last is None or (last.ended is not None and last.ended < now - _SAME_SECONDS):
-            self._spans = [*self._spans, IncidentSpan(kind, query, what, now, None)][-_MOST:]
+            self._spans.append(IncidentSpan(kind, query, what, now, None))
+            if len(self._spans) > _MOST:
+                self._spans.remove(next((each for each in self._spans if each.ended is not None), self._spans[0]))
         elif last.ended is not None:
             self._replace(last, replace(last, ended=None, times=last.times + 1))
 

@@ -44,8 +44,11 @@ def test_a_warning_ends_alone_and_old_incidents_are_forgotten() -> None:
 
 
 def test_the_time_line_is_bounded() -> None:
-    """A job that has an incident every two minutes for a week keeps 200 of them."""
+    """A job that has an incident every two minutes for a week keeps 200 of them, among them one that has not ended."""
     line = Timeline()
+    line.begin("warning", "", "orders", NOON)
     for number in range(5_000):
         line.mark("rebuild", "main", "a topic has lost records", NOON + 120 * number)
-    assert len(line.latest(NOON)) == 200
+    first, *others = line.latest(NOON)
+    assert (first.what, first.ended) == ("orders", None)
+    assert len(others) == 199
