@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -78,10 +79,14 @@ class Guard:
         context.load_cert_chain(self.certificate, self.key)
         return context
 
-    @property
-    def shows_rows(self) -> bool:
-        """Whether values of rows may be shown: other machines need a login."""
-        return self.local or self.login is not None
+    def shows_rows(self, host: str) -> bool:
+        """Return whether a response to a request for this `host` may have values of rows.
+
+        Other machines need a login. Another site, or a proxy, may have a name that leads to this machine, but then the
+        request is for that name.
+        """
+        name = re.sub(r":\d+$", "", host).strip("[]")
+        return self.login is not None or (self.local and name in _LOCAL_HOSTS)
 
     def admits(self, authorization: str | None) -> bool:
         """Return whether a request with this Authorization header may see all pages and details."""
@@ -130,7 +135,7 @@ class _Handler(ResponseHandler):
         path = self.path.partition("?")[0]
         known = self.guard.admits(self.headers.get("Authorization"))
         if known or path in PROBES:
-            rows = self.guard.shows_rows and WITHOUT_ROWS not in self.headers
+            rows = self.guard.shows_rows(self.headers.get("Host", "")) and WITHOUT_ROWS not in self.headers
             self.respond(self.pages.answer(path, known=known, rows=rows))
         else:
             self.respond(

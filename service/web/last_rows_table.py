@@ -14,7 +14,7 @@ _LONGEST = 80
 """The maximum number of characters of a value. The rest of a longer value is cut off."""
 
 HIDDEN = (
-    '<p class="hidden-rows">Rows are hidden, because this port can be reached from other machines without a login. To '
+    '<p class="hidden-rows">Rows are hidden, because other machines may reach this page without a login. To '
     "show them, set <code>user</code> and <code>password</code> in the job's section <code>status</code>.</p>"
 )
 

@@ -90,6 +90,18 @@ def test_rows_need_a_login_or_this_machine(monitor: Monitor, guard: Guard, *, sh
     assert ("Rows are hidden" in page) != shown
 
 
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [("localhost", True), ("localhost:8080", True), ("[::1]:8080", True), ("evil.example:8080", False), ("", False)],
+)
+def test_a_name_that_leads_to_this_machine_shows_no_rows(monitor: Monitor, host: str, *, shown: bool) -> None:
+    """A site whose name leads to 127.0.0.1 cannot make a browser read rows; with a login, any name may be used."""
+    assert Guard().shows_rows(host) == shown
+    assert Guard(login="a:b").shows_rows(host)
+    with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
+        assert ("Grace" in ask(server, "/status.json", host=host)) == shown
+
+
 @pytest.mark.parametrize("local", [True, False])
 def test_a_service_that_others_reach_hides_the_rows_of_its_jobs(monitor: Monitor, *, local: bool) -> None:
     """A job's own port is local, but the service's port decides."""
@@ -111,10 +123,12 @@ def test_the_history_is_a_document_of_its_own(monitor: Monitor) -> None:
         assert b"the queries are main" in refused.value.read()
 
 
-def ask(server: StatusServer, path: str, login: str | None = None) -> str:
+def ask(server: StatusServer, path: str, login: str | None = None, host: str | None = None) -> str:
     """Return the text of a page."""
     request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}")
     if login is not None:
         request.add_header("Authorization", "Basic YTpi")
+    if host is not None:
+        request.add_header("Host", host)
     with urllib.request.urlopen(request, timeout=20) as answer:
         return str(answer.read().decode())
