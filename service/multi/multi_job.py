@@ -83,9 +83,11 @@ class Several:
 
     def _texts(self) -> Iterator[tuple[Path, str]]:
         """Yield every job file with its text. A file that cannot be read now is read again at the next check."""
-        found = [*self.path.glob("*.yaml"), *self.path.glob("*.yml")] if self.path.is_dir() else [self.path]
-        # The tests of a job are beside it.
-        files = sorted(file for file in found if not file.name.endswith(".tests.yaml"))
+        files = [self.path]
+        if self.path.is_dir():
+            # The tests of a job are beside it.
+            found = [*self.path.glob("*.yaml"), *self.path.glob("*.yml")]
+            files = sorted(file for file in found if not file.name.endswith(".tests.yaml"))
         for file in files:
             try:
                 yield file, file.read_text("utf-8")
