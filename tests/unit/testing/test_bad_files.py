@@ -94,7 +94,7 @@ def test_a_job_has_several_files_of_tests(tmp_path: Path) -> None:
 
 
 def test_a_service_of_several_jobs_ignores_files_of_tests(tmp_path: Path) -> None:
-    """In a folder of jobs, only the other YAML files are jobs. A named file is read, so that its problem is reported."""
+    """In a folder of jobs, only the other YAML files are jobs. A named file is read, and refused by name."""
     for name in ("a.yaml", "a.tests.yaml", "a.more.tests.yaml", "b.yml"):
         (tmp_path / name).touch()
     assert [file.name for file, _ in Several(tmp_path, upgrades=False)._texts()] == ["a.yaml", "b.yml"]
