@@ -37,6 +37,7 @@ from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.offsets import At
 from rowkind.service.physical.source_table import SourceTable
+from rowkind.service.plan.scalar.typed import quoted
 
 _MEMORY = "1GB"
 _FOLD_ROWS = 2_000_000
@@ -282,8 +283,3 @@ _NET = """
         FROM {0} GROUP BY {1} HAVING weight <> 0
     ) net USING (":order")
 """
-
-
-def quoted(name: str) -> str:
-    """Return a name as an identifier in DuckDB's SQL."""
-    return '"{}"'.format(name.replace('"', '""'))

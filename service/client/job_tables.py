@@ -17,12 +17,13 @@ from rowkind.errors import REFUSED, RowkindError
 from rowkind.service.client.as_of import AsOf
 from rowkind.service.client.duckdb_columns import distinct_names
 from rowkind.service.client.external_table import readable_topic
-from rowkind.service.client.folded_topics import FoldedTopics, ReadProgress, quoted
+from rowkind.service.client.folded_topics import FoldedTopics, ReadProgress
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.offsets import At
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.pipeline import source_table
+from rowkind.service.plan.scalar.typed import quoted
 
 DEAD_LETTERS = "dead_letters"
 _RESULTS = "results"

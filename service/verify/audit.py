@@ -21,7 +21,7 @@ import duckdb
 from rowkind.errors import REFUSED, RowkindError
 from rowkind.quantities import counted
 from rowkind.service.client.external_table import JobFile, opened, readable_topic
-from rowkind.service.client.folded_topics import FoldedTable, FoldedTopics, quoted
+from rowkind.service.client.folded_topics import FoldedTable, FoldedTopics
 from rowkind.service.execute.job_functions import make_known
 from rowkind.service.execute.kernels import register
 from rowkind.service.job.model import Job
@@ -35,6 +35,7 @@ from rowkind.service.plan.errors import Refusal, span
 from rowkind.service.plan.passes.extract_equal_keys import extracted
 from rowkind.service.plan.pipeline import logical, plan, source_table, texts
 from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.typed import quoted
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.verify.certainty import SureRows, sure_rows, ttl_of, watermark_at_least

@@ -20,10 +20,11 @@ from itertools import pairwise
 
 from duckdb import DuckDBPyConnection
 
-from rowkind.service.client.folded_topics import FoldedTable, quoted
+from rowkind.service.client.folded_topics import FoldedTable
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.physical.source_table import Watermark
 from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.typed import quoted
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.verify.errors import NotComparedError
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection
 
-from rowkind.service.client.folded_topics import quoted
+from rowkind.service.plan.scalar.typed import quoted
 
 _TOLERANCE = {"DOUBLE": "1e-9", "FLOAT": "1e-6"}
 _PARTS = 1_000_000

@@ -64,7 +64,7 @@ def nullable(type_: Type, *values: Typed) -> Type:
 
 
 def quoted(name: str) -> str:
-    """Return a column name in DuckDB SQL."""
+    """Return a name as an identifier in DuckDB SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
