@@ -119,6 +119,8 @@ def fill(
     """Add changes, in order and each with the index of its batch, to the batches. `records`: each table's columns."""
     for table, record in records.items():
         own = [(batch, change) for batch, change in changes if change.table == table]
+        if not own:
+            continue
         payload = _encoded(record, job.tables[table], [change for _, change in own])
         kinds = np.array([change.kind for _, change in own], np.int8)
         seqs = ArrivalNumber.pack(np.array([change.number for _, change in own], np.int64))
