@@ -6,10 +6,7 @@ import base64
 import json
 import sys
 import time
-import urllib.error
-import urllib.request
 from contextlib import suppress
-from http.client import HTTPException
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -19,6 +16,9 @@ from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
 from rowkind.service.cli.job_file import calls, fail
 
 if TYPE_CHECKING:
+    from urllib.error import HTTPError
+    from urllib.request import Request
+
     from rich.console import RenderableType
 
     from rowkind.service.monitoring.status import JobStatus
@@ -89,14 +89,18 @@ def _drawn(url: str) -> RenderableType:
 
 def _asked(url: str) -> JobStatus | Overview:
     """Fetch the status of a job or a service. Raises NoStatusError or NoSuchJobError."""
-    from rowkind.service.monitoring.status import JobStatus  # noqa: PLC0415 -- as above
-    from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
+    from http.client import HTTPException  # noqa: PLC0415 -- it loads TLS, which no other command needs at its start
+    from urllib.error import HTTPError  # noqa: PLC0415 -- as above
+    from urllib.request import urlopen  # noqa: PLC0415 -- as above
+
+    from rowkind.service.monitoring.status import JobStatus  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- as above
 
     try:
-        with urllib.request.urlopen(_request(url), timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310 - only HTTP, see _request
+        with urlopen(_request(url), timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310 - only HTTP, see _request
             text = answer.read()
         return Overview.from_json(text) if "jobs" in json.loads(text) else JobStatus.from_json(text)
-    except urllib.error.HTTPError as error:
+    except HTTPError as error:
         with error:
             raise _refusal(url, error) from None
     except (OSError, HTTPException) as error:
@@ -110,7 +114,7 @@ def _asked(url: str) -> JobStatus | Overview:
         ) from None
 
 
-def _refusal(url: str, error: urllib.error.HTTPError) -> RowkindError:
+def _refusal(url: str, error: HTTPError) -> RowkindError:
     """Return the error for an HTTP error response."""
     from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
 
@@ -134,12 +138,14 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> RowkindError:
             )
 
 
-def _request(url: str) -> urllib.request.Request:
+def _request(url: str) -> Request:
     """Return the request for the status, with the URL's login. Exits with an error if it is not an HTTP URL."""
+    from urllib.request import Request  # noqa: PLC0415 -- as in _asked
+
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         fail(f"{url} is not the address of a status page: use http://HOST:PORT or https://HOST:PORT", REFUSED)
-    request = urllib.request.Request(f"{_shown(url).rstrip('/')}/status.json")  # noqa: S310 - see above
+    request = Request(f"{_shown(url).rstrip('/')}/status.json")  # noqa: S310 - see above
     if parts.username is not None:
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
