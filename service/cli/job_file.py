@@ -30,15 +30,6 @@ def load_job(file: Path, text: str | None = None) -> Job:
     return load(file) if text is None else loaded(text, file)
 
 
-def known(job: Job, sink: str | None) -> None:
-    """Check that the job has a sink of this name, unless it is None. Raises JobError."""
-    from rowkind.service.job.errors import JobError, Problem  # noqa: PLC0415 -- loaded when it is needed
-
-    if sink is not None and sink not in job.sinks:
-        text = f"there is no sink {sink!r}; the sinks are {', '.join(job.sinks)}"
-        raise JobError(str(job.file), [Problem(job.line("sinks"), "sinks", text)])
-
-
 def planned_queries(job: Job) -> dict[str, PlannedQuery]:
     """Plan the job's queries. Raises PlanError with the problems of all queries."""
     from rowkind.service.query.queries import planned_whole  # noqa: PLC0415 -- as above

@@ -11,7 +11,7 @@ import click
 from rowkind.errors import FAILED, REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
-from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, planned_queries, warn
+from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries, warn
 
 if TYPE_CHECKING:
     from rowkind.service.plan.explain.render import Format
@@ -65,7 +65,6 @@ def explain(job_file: Path, sink: str | None, form: Format, *, full: bool) -> No
     from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- as above
 
     job = load_job(job_file)
-    known(job, sink)
     form = "summary" if form == "text" and not full else form
     if sink is not None:
         click.echo(render(job, {sink: [plan_alone(job, sink)]}, form))

@@ -99,11 +99,8 @@ class Shell:
     def _show_tables(self) -> None:
         shown = RowOutput("table", ["name", "kind", "mode", "key", "topic"])
         for name, table in self._tables.tables.items():
-            mode, key = "append", ""
-            if table.kind != "dead letters":
-                source = self._tables.source(name)
-                mode, key = source.mode, ", ".join(source.primary_key)
-            shown.add({"name": name, "kind": table.kind, "mode": mode, "key": key, "topic": table.topic})
+            key, topic = ", ".join(table.key), table.topic or "(none)"
+            shown.add({"name": name, "kind": table.kind, "mode": table.mode, "key": key, "topic": topic})
         shown.flush()
 
 

@@ -14,7 +14,7 @@ import click
 
 from rowkind.errors import REFUSED, RowkindError
 from rowkind.service.cli.completion import names
-from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, warn
+from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
 from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output
 
 _POLL_SECONDS = 0.2
@@ -59,7 +59,6 @@ class _Trial:
 
         if self.sink is None and len(job.sinks) > 1:
             fail(f"{self.job_file} has several sinks: choose one with --sink ({', '.join(job.sinks)})", REFUSED)
-        known(job, self.sink)
         plan = plan_alone(job, self.sink or next(iter(job.sinks)))
         batches = trial.read(job, changes, name, self.batch_rows)
         if not self.open:

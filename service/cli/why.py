@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from rowkind.service.cli.completion import names
-from rowkind.service.cli.job_file import JOB, calls, known, load_job
+from rowkind.service.cli.job_file import JOB, calls, load_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,9 +55,7 @@ def why(
     from rowkind.service.why.topics import TablesInKafka  # noqa: PLC0415 -- as above
     from rowkind.service.why.wanted import wanted  # noqa: PLC0415 -- as above
 
-    job = load_job(job_file)
-    known(job, sink)
-    job = opened(job)
+    job = opened(load_job(job_file))
     planned = plan(job, sink)
     asked = wanted(planned, key)
     tables = TablesInKafka(job, _progress())

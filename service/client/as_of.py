@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowkind.avro.time_text import PER_SECOND, moment_of
-from rowkind.service.client.external_table import OutsideError, readable_topic
+from rowkind.service.client.external_table import OutsideError
+from rowkind.service.client.query_names import job_tables
 from rowkind.service.job import duration
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.cluster import Cluster
@@ -45,7 +46,7 @@ def as_of(job: Job, texts: Sequence[str]) -> AsOf:
     """
     if len(texts) == 1 and (moment := _time(texts[0].strip())) is not None:
         return AsOf(moment)
-    offsets, latest = {}, 0
+    offsets, latest, tables, cluster = {}, 0, job_tables(job), Cluster(job.brokers)
     for text in texts:
         found = _RECORD.fullmatch(text.strip())
         if found is None:
@@ -54,9 +55,13 @@ def as_of(job: Job, texts: Sequence[str]) -> AsOf:
                 "such as -1h, or a record as NAME:PARTITION:OFFSET"
             )
         name, partition, offset = found[1], int(found[2]), int(found[3])
-        topic = readable_topic(job, name).topic if name in {*job.tables, *job.sinks} else name
-        at, cluster = (topic, partition), Cluster(job.brokers)
-        there = cluster.earliest([at])[at] <= offset < cluster.ends([at])[at]
+        topic = tables[name].topic if name in tables else name
+        if not topic:
+            raise OutsideError(f"{name} has no topic, so it has no record {text.strip()}: name another table or sink")
+        at = (topic, partition)
+        there = at in cluster.topics([topic]).partitions and (
+            cluster.earliest([at])[at] <= offset < cluster.ends([at])[at]
+        )
         record = record_at(job.brokers, topic, partition, offset) if there else None
         if record is None:
             raise OutsideError(f"there is no record at offset {offset} of partition {partition} of topic {topic}")

@@ -37,8 +37,7 @@ def readable_topic(job: Job, name: str) -> SourceTable:
     Raises OutsideError, JobError, PlanError or RegistryError.
     """
     if name in job.tables and name not in job.sinks:
-        _refuse_generated(job, name)
-        return replace(source_table(job, name), start=Start(), truncates=False)
+        return replace(table_topic(job, name), start=Start(), truncates=False)
     if name not in job.sinks:
         raise OutsideError(f"there is no sink or table {name!r}{near(name, (*job.sinks, *job.tables))}")
     if (to := job.sinks[name].to) != "topic":
@@ -63,18 +62,19 @@ def writable_topic(job: Job, name: str) -> SourceTable:
     """Return the table of this name. Raises OutsideError, JobError or RegistryError."""
     if name not in job.tables:
         raise OutsideError(f"there is no table {name!r}{near(name, job.tables)}")
-    _refuse_generated(job, name)
     if job.tables[name].mode == "debezium":
         raise OutsideError(
             f"table {name} cannot be written, because Debezium writes its topic: change the database, or produce to "
             "another table"
         )
-    return source_table(job, name)
+    return table_topic(job, name)
 
 
-def _refuse_generated(job: Job, table: str) -> None:
-    if job.tables[table].generate is not None:
+def table_topic(job: Job, name: str) -> SourceTable:
+    """Return a table of the job. Raises OutsideError if it has no topic, JobError, PlanError or RegistryError."""
+    if job.tables[name].generate is not None:
         raise OutsideError(
-            f"table {table} has no topic, because the job generates its rows: set `topic` instead of `generate`, or "
+            f"table {name} has no topic, because the job generates its rows: set `topic` instead of `generate`, or "
             "read the topic of a sink"
         )
+    return source_table(job, name)

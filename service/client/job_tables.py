@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -16,16 +15,15 @@ import pyarrow as pa
 from rowkind.errors import REFUSED, RowkindError
 from rowkind.service.client.as_of import AsOf
 from rowkind.service.client.duckdb_columns import distinct_names
-from rowkind.service.client.external_table import readable_topic
+from rowkind.service.client.external_table import readable_topic, table_topic
 from rowkind.service.client.folded_topics import FoldedTopics, ReadProgress
+from rowkind.service.client.query_names import DEAD_LETTERS, job_tables
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.offsets import At
 from rowkind.service.physical.source_table import SourceTable
-from rowkind.service.plan.pipeline import source_table
 from rowkind.service.plan.scalar.typed import quoted
 
-DEAD_LETTERS = "dead_letters"
 _RESULTS = "results"
 """The DuckDB schema of a followed query's results."""
 _AT_ONCE = 50_000
@@ -45,18 +43,6 @@ class QueryError(RowkindError):
 
 
 @dataclass(frozen=True)
-class JobTable:
-    """A table that queries may name.
-
-    `kind`: where its rows come from. `topic`: the topic that is folded. `of`: the name in the job file.
-    """
-
-    kind: Literal["sink", "table", "dead letters"]
-    topic: str
-    of: str
-
-
-@dataclass(frozen=True)
 class QueryResult:
     """The result of a statement. `columns` are distinct; `numbers` are those with numbers; `types` are DuckDB's.
 
@@ -72,15 +58,16 @@ class QueryResult:
     def numbers(self) -> frozenset[str]:
         """The names of the columns with numbers."""
         found = zip(self.columns, self.types, strict=True)
-        return frozenset(name for name, type_ in found if type_.startswith(_NUMBERS) and not type_.endswith("]"))
+        return frozenset(
+            name for name, type_ in found if type_.removeprefix("U").startswith(_NUMBERS) and not type_.endswith("]")
+        )
 
 
 class JobTables:
-    """The tables and sinks of a job, in a temporary DuckDB database.
+    """The sinks and tables of a job, in a temporary DuckDB database. `tables` has them by name.
 
-    If a table and a sink have the same name, the table is called `<name>_source`. `letters`: reads the dead letters as
-    Arrow tables, which have the columns `_partition` and `_offset`; they are the table `dead_letters`, if the job has a
-    topic for them and no other table of this name. `moment`: the moment at which topics are read, None for now.
+    `letters`: reads the dead letters as Arrow tables, which have the columns `_partition` and `_offset`. `moment`: the
+    moment at which topics are read, None for now.
     """
 
     def __init__(
@@ -92,6 +79,7 @@ class JobTables:
         progress: ReadProgress | None = None,
     ) -> None:
         self.job = job
+        self.tables = job_tables(job)
         self._letters = letters
         self._moment = moment
         self._topics = FoldedTopics(job, progress=progress)
@@ -100,26 +88,15 @@ class JobTables:
         self._sources: dict[str, SourceTable] = {}
         self._letters_at: Mapping[At, int] | None = None
 
-    @cached_property
-    def tables(self) -> Mapping[str, JobTable]:
-        """The tables by name: sinks, then source tables, then the dead letters."""
-        job = self.job
-        found = {name: JobTable("sink", sink.topic, name) for name, sink in job.sinks.items()}
-        for name, table in job.tables.items():
-            known = f"{name}_source" if name in found else name
-            found[known] = JobTable("table", table.topic, name)
-        if job.dead_letters.topic is not None and DEAD_LETTERS not in found:
-            found[DEAD_LETTERS] = JobTable("dead letters", job.dead_letters.topic, DEAD_LETTERS)
-        return found
-
     def source(self, name: str) -> SourceTable:
-        """Return the topic of a table or sink. Raises JobError, PlanError or RegistryError."""
+        """Return the topic of a table or sink.
+
+        Raises OutsideError if there is no topic, JobError, PlanError or RegistryError.
+        """
         if name not in self._sources:
-            table = self.tables[name]
-            if table.kind == "sink":
-                self._sources[name] = readable_topic(self.job, table.of)
-            else:
-                self._sources[name] = replace(source_table(self.job, table.of), table=name)
+            of = self.tables[name].of
+            found = readable_topic(self.job, of) if self.tables[name].kind == "sink" else table_topic(self.job, of)
+            self._sources[name] = replace(found, table=name)
         return self._sources[name]
 
     def named_in(self, statement: str) -> list[str]:
@@ -134,21 +111,25 @@ class JobTables:
         return sorted({known[each.lower()] for each in named if each.lower() in known})
 
     def refresh(self, names: Iterable[str]) -> bool:
-        """Read what is new in the topics of these tables. Return whether anything was. Raises ChangelogError."""
+        """Read what is new in the topics of these tables. Return whether anything was.
+
+        Raises ChangelogError, and the errors of `source`.
+        """
         due = [*names]
+        sources = {name: self.source(name) for name in due if self.tables[name].kind != "dead letters"}
         topics = {self.tables[name].topic for name in due}
         partitions = self._cluster.topics(topics).partitions if topics else ()
         ends = self._moment.ends(self._cluster, partitions) if self._moment else self._cluster.ends(partitions)
         changed = False
         for name in due:
             own = {at: end for at, end in ends.items() if at[0] == self.tables[name].topic}
-            if self.tables[name].kind == "dead letters":
+            if name not in sources:
                 changed |= self._read_letters(own)
                 continue
             before = self._topics.tables.get(name)
             if before is None or before.at != own:
                 with _refused():
-                    self._topics.fold(self.source(name), name, own)
+                    self._topics.fold(sources[name], name, own)
                 changed = True
         return changed
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Record
 from rowkind.service.job.columns import as_written, declared
+from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.generation import GenerateSettings
 from rowkind.service.job.model import Job
 from rowkind.service.physical.generation import generated_topic
@@ -24,11 +25,19 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.job_functions import job_functions, with_functions
 from rowkind.service.plan.sql.parse import parse
+from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.sql.watermark_clause import table_watermarks
 from rowkind.service.plan.translate.translate import translate
 from rowkind.service.plan.watermarks import watermark, with_clauses
 
 _Done = TypeVar("_Done")
+
+
+def check_sink(job: Job, name: str) -> None:
+    """Check that the job has a sink of this name. Raises JobError."""
+    if name not in job.sinks:
+        problem = Problem(job.line("sinks"), "sinks", f"there is no sink {name!r}{near(name, job.sinks)}")
+        raise JobError(str(job.file), [problem])
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,11 @@ class PlannedQuery:
 
 
 def plan(job: Job, sink: str) -> PhysicalSink:
-    """Return the physical plan of a single sink. Raises the same errors as `plan_query`."""
+    """Return the physical plan of a single sink.
+
+    Raises JobError if the job does not have the sink, and the same errors as `plan_query`.
+    """
+    check_sink(job, sink)
     return plan_query(job, [sink]).sinks[0]
 
 

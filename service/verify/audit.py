@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import duckdb
 
-from rowkind.errors import REFUSED, RowkindError
 from rowkind.quantities import counted
 from rowkind.service.client.external_table import JobFile, opened, readable_topic
 from rowkind.service.client.folded_topics import FoldedTable, FoldedTopics
@@ -33,10 +32,9 @@ from rowkind.service.physical.source_table import Start
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.errors import Refusal, span
 from rowkind.service.plan.passes.extract_equal_keys import extracted
-from rowkind.service.plan.pipeline import logical, plan, source_table, texts
+from rowkind.service.plan.pipeline import check_sink, logical, plan, source_table, texts
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.typed import quoted
-from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.verify.certainty import SureRows, sure_rows, ttl_of, watermark_at_least
 from rowkind.service.verify.compare import AuditedPart, Compared, Difference, Sides, compare
@@ -54,12 +52,6 @@ _RANDOM_FORMS = 16
 
 _LOOKS = 3
 """How often a sink that differs is compared, if the job goes on meanwhile."""
-
-
-class UnknownSinkError(RowkindError):
-    """The job has no sink of this name."""
-
-    exit_code = REFUSED
 
 
 @dataclass(frozen=True)
@@ -95,12 +87,11 @@ def audit(
 ) -> Iterator[SinkAudit]:
     """Audit the sinks of these names, or all. `memory`: the limit of DuckDB's memory; more is spilled to disk.
 
-    Raises OutsideError, JobError, PlanError, UnknownSinkError, RegistryError or ChangelogError.
+    Raises OutsideError, JobError, PlanError, RegistryError or ChangelogError.
     """
     job = opened(job)
     for name in sinks:
-        if name not in job.sinks:
-            raise UnknownSinkError(f"there is no sink {name!r}{near(name, job.sinks)}")
+        check_sink(job, name)
     found = progress_of_sinks(job.brokers, job.name)
     by_query: dict[str, list[str]] = {}
     for name in sinks or job.sinks:

@@ -29,7 +29,8 @@ JOB = {
             "mode": "upsert",
             "primary_key": "id",
             "columns": {"id": "BIGINT", "customer": "STRING", "amount": "DECIMAL(10,2)"},
-        }
+        },
+        "made": {"mode": "append", "generate": {}, "columns": {"id": "BIGINT"}},
     },
     "sinks": {"large": {"topic": "large", "mode": "retract", "sql": "SELECT id, amount FROM orders WHERE amount > 5"}},
 }
@@ -79,6 +80,7 @@ def test_tables_and_their_columns_are_shown(tables: JobTables, capsys: pytest.Ca
     said = capsys.readouterr()
     assert "large         sink          retract       large\n" in said.out
     assert "orders        table         upsert   id   orders\n" in said.out
+    assert "made          table         append        (none)\n" in said.out
     assert "dead_letters  dead letters  append        letters\n" in said.out
     assert "amount      DECIMAL(10,2)\n_partition  INTEGER\n" in said.out
     assert "DuckDB's SQL" in said.out

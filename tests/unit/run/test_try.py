@@ -266,7 +266,7 @@ def test_of_several_sinks_one_has_to_be_chosen(tmp_path: Path) -> None:
 
     assert (done.code, other.code) == (2, 2)
     assert done.errors == "rowkind: job.yaml has several sinks: choose one with --sink (paid, dates, names)\n"
-    assert other.errors == "rowkind: job.yaml:18: sinks: there is no sink 'pade'; the sinks are paid, dates, names\n"
+    assert other.errors == "rowkind: job.yaml:18: sinks: there is no sink 'pade'; did you mean paid?\n"
 
 
 def test_a_retraction_that_finds_nothing_is_told_on_standard_error(tmp_path: Path) -> None:

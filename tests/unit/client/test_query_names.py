@@ -1,0 +1,81 @@
+"""The names by which `rowkind sql` calls the sinks and tables of a job, and tables without a topic."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.service.client.as_of import as_of
+from rowkind.service.client.external_table import OutsideError
+from rowkind.service.client.job_tables import JobTables
+from rowkind.service.client.query_names import job_tables
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+
+_SQL = "SELECT id FROM made"
+
+
+def job(folder: Path, tables: dict[str, Any], sinks: dict[str, Any]) -> Job:
+    """Return a job with these tables and sinks besides a generated table, whose broker does not exist."""
+    made = {"mode": "append", "generate": {}, "columns": {"id": "BIGINT"}}
+    document = {
+        "job": "named",
+        "kafka": {"bootstrap.servers": "127.0.0.1:1"},
+        "registry": {"folder": "schemas"},
+        "dead_letters": {"topic": "letters"},
+        "tables": {"made": made, **tables},
+        "sinks": sinks,
+    }
+    (folder / "job.yaml").write_text(json.dumps(document))
+    return load(folder / "job.yaml")
+
+
+def test_names_are_distinct_even_without_case(tmp_path: Path) -> None:
+    """A table with the name of a sink is called after its source; no two names differ only in case."""
+    table = {"mode": "append", "columns": {"id": "BIGINT"}}
+    names = ("Totals", "LARGE_source", "large")
+    sinks = {name: {"topic": f"{name}-out", "mode": "append", "sql": _SQL} for name in ("totals", "LARGE", "TOTALS")}
+    found = job_tables(job(tmp_path, {name: {"topic": f"{name}-in", **table} for name in names}, sinks))
+    assert {name: of.topic for name, of in found.items()} == {
+        "totals": "totals-out",
+        "LARGE": "LARGE-out",
+        "TOTALS_": "TOTALS-out",
+        "made": "",
+        "Totals_source": "Totals-in",
+        "LARGE_source": "LARGE_source-in",
+        "large_source_": "large-in",
+        "dead_letters": "letters",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("made", "table made has no topic, because the job generates its rows: set `topic` instead of `generate`"),
+        ("shown", "sink shown has no topic that could be read: with `to: print`, its changes are in the log of the"),
+        ("gone", "sink gone has no topic that could be read: with `to: blackhole`, its changes are discarded."),
+    ],
+)
+def test_a_table_without_a_topic_cannot_be_queried(name: str, message: str, tmp_path: Path) -> None:
+    """The message says why there is no topic. It appears before a broker is asked for anything."""
+    to = {"shown": {"to": "print", "sql": _SQL}, "gone": {"to": "blackhole", "sql": _SQL}}
+    of = job(tmp_path, {}, to)
+    with closing(JobTables(of, lambda: iter(()))) as tables:
+        with pytest.raises(OutsideError) as caught:
+            tables.ask(f"SELECT count(*) FROM {name}")
+        assert str(caught.value).startswith(message)
+        with pytest.raises(OutsideError):
+            tables.describe(name)
+    with pytest.raises(OutsideError, match=f"{name} has no topic, so it has no record {name}:0:7"):
+        as_of(of, [f"{name}:0:7"])
+
+
+def test_unsigned_numbers_are_aligned_as_numbers(tmp_path: Path) -> None:
+    """A list of numbers and a UUID are not."""
+    with closing(JobTables(job(tmp_path, {}, {"s": {"to": "print", "sql": _SQL}}), lambda: iter(()))) as tables:
+        found = tables.ask("SELECT 1::UBIGINT AS a, 1.5 AS b, [1] AS c, uuid() AS d, 'x' AS e, 1::UHUGEINT AS f")
+        assert found.numbers == {"a", "b", "f"}
