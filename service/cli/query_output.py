@@ -38,7 +38,7 @@ def print_result(result: QueryResult, form: QueryForm | None) -> None:
         case _:
             shown = RowOutput(form, result.columns, result.numbers)
             for row in rows(result):
-                shown.add(row)
+                shown.add_row(row)
             shown.flush()
 
 

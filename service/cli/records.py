@@ -152,7 +152,7 @@ def consume(job_file: Path, name: str, *, follow: bool, fold: bool, form: Output
     except KeyboardInterrupt:
         return
     for row in sorted(decode(of.declared, folded.payload), key=json.dumps) if fold else ():
-        shown.add(row)
+        shown.add_row(row)
     shown.flush()
 
 

@@ -45,10 +45,7 @@ def numbers(record: Record) -> frozenset[str]:
 
 @dataclass
 class RowOutput:
-    """Prints objects with these columns; `right` names those that a table aligns to the right.
-
-    In a table and in CSV, `row` is flattened: each of its columns is a column beside the object's other keys.
-    """
+    """Prints objects with these columns; `right` names those that a table aligns to the right."""
 
     form: OutputForm | None
     columns: Sequence[str]
@@ -64,11 +61,20 @@ class RowOutput:
             self._csv.writerow(self.columns)
 
     def add(self, found: Mapping[str, Any]) -> None:
-        """Print an object. A table may wait for `flush`."""
+        """Print an object whose member `row` has the columns of a row. A table may wait for `flush`.
+
+        In a table and in CSV, each of these columns is a column besides the object's other members.
+        """
+        self._add(found, {name: value for name, value in found.items() if name != "row"} | found.get("row", {}))
+
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        """Print a row, whose columns may have any names. A table may wait for `flush`."""
+        self._add(row, row)
+
+    def _add(self, found: Mapping[str, Any], flat: Mapping[str, Any]) -> None:
         if self.form == "json":
             click.echo(json.dumps(found, ensure_ascii=False))
             return
-        flat = {name: value for name, value in found.items() if name != "row"} | found.get("row", {})
         if self.form == "csv":
             self._csv.writerow(["" if flat.get(name) is None else text_of(flat[name]) for name in self.columns])
             return
@@ -80,29 +86,14 @@ class RowOutput:
     def flush(self) -> None:
         """Print what waits. If it is wider than the rows before it, the table begins again with its header."""
         if self._waiting:
-            from rich.cells import cell_len  # noqa: PLC0415 -- loaded when it is needed
-
-            lines = [list(self.columns), *self._waiting]
-            widths = [max(cell_len(line[at]) for line in lines) for at in range(len(self.columns))]
+            widths = _widths([list(self.columns), *self._waiting])
             if any(new > old for new, old in zip(widths, self._widths or [0] * len(widths), strict=True)):
                 self._widths = widths
-                self._line(list(self.columns), cell_len, header=True)
-            for line in self._waiting:
-                self._line(line, cell_len)
+                click.echo(_line(self.columns, self.columns, widths, self.right, header=True))
+            for cells in self._waiting:
+                click.echo(_line(self.columns, cells, self._widths, self.right))
         self._waiting = []
         sys.stdout.flush()
-
-    def _line(self, cells: list[str], length: Callable[[str], int], *, header: bool = False) -> None:
-        shown = []
-        for name, cell, width in zip(self.columns, cells, self._widths, strict=True):
-            styled = cell
-            if header or cell == "NULL":
-                styled = click.style(cell, bold=header or None, dim=not header or None)
-            elif name == "op":
-                styled = click.style(cell, fg=_COLOURS[cell])
-            space = " " * (width - length(cell))
-            shown.append(space + styled if name in self.right else styled + space)
-        click.echo("  ".join(shown).rstrip())
 
 
 def aligned(rows: Sequence[Mapping[str, Any]], right: frozenset[str] = frozenset()) -> list[str]:
@@ -110,24 +101,36 @@ def aligned(rows: Sequence[Mapping[str, Any]], right: frozenset[str] = frozenset
 
     A column that an object does not have is empty.
     """
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[_cell(row, name) for name in columns] for row in rows]
+    widths = _widths([columns, *cells])
+    header = _line(columns, columns, widths, right, header=True)
+    return [header, *(_line(columns, each, widths, right) for each in cells)]
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column on a terminal."""
     from rich.cells import cell_len  # noqa: PLC0415 -- loaded when it is needed
 
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [columns, *([_cell(row, name) for name in columns] for row in rows)]
-    widths = [max(cell_len(line[at]) for line in cells) for at in range(len(columns))]
-    lines = []
-    for number, line in enumerate(cells):
-        shown = []
-        for name, cell, width in zip(columns, line, widths, strict=True):
-            styled = cell
-            if number == 0 or cell == "NULL":
-                styled = click.style(cell, bold=number == 0 or None, dim=number > 0 or None)
-            elif name == "op":
-                styled = click.style(cell, fg=_COLOURS[cell])
-            space = " " * (width - cell_len(cell))
-            shown.append(space + styled if name in right else styled + space)
-        lines.append("  ".join(shown).rstrip())
-    return lines
+    return [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+
+
+def _line(
+    columns: Sequence[str], cells: Sequence[str], widths: Sequence[int], right: frozenset[str], *, header: bool = False
+) -> str:
+    """Return a line of a table. Row kinds have colours, NULL is dim, and a header is bold."""
+    from rich.cells import cell_len  # noqa: PLC0415 -- as above
+
+    shown = []
+    for name, cell, width in zip(columns, cells, widths, strict=True):
+        styled = cell
+        if header or cell == "NULL":
+            styled = click.style(cell, bold=header or None, dim=not header or None)
+        elif name == "op":
+            styled = click.style(cell, fg=_COLOURS.get(cell))
+        space = " " * (width - cell_len(cell))
+        shown.append(space + styled if name in right else styled + space)
+    return "  ".join(shown).rstrip()
 
 
 def _cell(row: Mapping[str, Any], name: str) -> str:

@@ -87,7 +87,7 @@ class Shell:
             case [".schema", name] if name in self._tables.tables:
                 shown = RowOutput("table", ["column", "type"])
                 for column, type_ in self._tables.describe(name):
-                    shown.add({"column": column, "type": type_})
+                    shown.add_row({"column": column, "type": type_})
                 shown.flush()
             case [".schema", name]:
                 click.echo(f"there is no table {name}; .tables lists the tables", err=True)
@@ -100,7 +100,7 @@ class Shell:
         shown = RowOutput("table", ["name", "kind", "mode", "key", "topic"])
         for name, table in self._tables.tables.items():
             key, topic = ", ".join(table.key), table.topic or "(none)"
-            shown.add({"name": name, "kind": table.kind, "mode": table.mode, "key": key, "topic": topic})
+            shown.add_row({"name": name, "kind": table.kind, "mode": table.mode, "key": key, "topic": topic})
         shown.flush()
 
 

@@ -75,7 +75,7 @@ def list_letters(job_file: Path, form: OutputForm | None) -> None:
 
     shown = RowOutput(form, ("letter", "time", "origin", "stage", "replayed", "message"))
     for each in letters(job):
-        shown.add(each.summary)
+        shown.add_row(each.summary)
     shown.flush()
 
 

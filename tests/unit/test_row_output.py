@@ -65,3 +65,12 @@ def test_json_and_csv_are_for_programs(capsys: pytest.CaptureFixture[str]) -> No
     assert printed("csv", capsys, ROWS) == (
         'op,id,name,price,tags\n+I,1,tea,12.50,"[""a"", ""b""]"\n+I,20,,7.00,\n-D,1,,,\n'
     )
+
+
+@pytest.mark.parametrize(("form", "wanted"), [("table", "op  row\nc     1\n"), ("csv", "op,row\nc,1\n")])
+def test_columns_of_a_row_may_have_any_name(form: OutputForm, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A column `op` need not have a row kind, and a column `row` need not have a row."""
+    output = RowOutput(form, ["op", "row"], frozenset({"row"}))
+    output.add_row({"op": "c", "row": 1})
+    output.flush()
+    assert capsys.readouterr().out == wanted
