@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,10 +24,13 @@ from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.offsets import At
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.scalar.typed import quoted
+from rowkind.service.plan.sql.scope import near
 
 _RESULTS = "results"
 """The DuckDB schema of a followed query's results."""
 _AT_ONCE = 50_000
+_UNKNOWN = re.compile(r"Catalog Error: Table with name (.+) does not exist!")
+"""DuckDB's message. The names that DuckDB then suggests are of its own tables, because no other exist yet."""
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 _PLAIN = frozenset(
     {"boolean", "tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint", "hugeint"}
@@ -145,7 +149,7 @@ class JobTables:
         """Run a statement over the tables that it names, and return its result. Raises QueryError or ChangelogError."""
         if refresh:
             self.refresh(self.named_in(statement))
-        with _refused():
+        with self._refused_by_name():
             relation = self._queries.sql(statement)
             if relation is None:
                 return QueryResult((), (), pa.schema([]), iter(()))
@@ -202,6 +206,17 @@ class JobTables:
         """Remove the database."""
         self._queries.close()
         self._topics.close()
+
+    @contextmanager
+    def _refused_by_name(self) -> Iterator[None]:
+        """Turn DuckDB's errors into QueryError. If a table does not exist, suggest one of the job's."""
+        try:
+            with _refused():
+                yield
+        except QueryError as error:
+            if (unknown := _UNKNOWN.match(str(error))) is None:
+                raise
+            raise QueryError(f"there is no table {unknown[1]!r}{near(unknown[1], self.tables)}") from None
 
     def _rows(self, statement: str) -> list[dict[str, Any]]:
         return [row for batch in self.ask(statement, refresh=False).batches for row in batch.to_pylist()]

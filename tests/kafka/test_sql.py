@@ -114,7 +114,7 @@ def test_mistakes_are_reported_without_a_stack_trace(job: Path) -> None:
     """A bad query, a bad moment and options that exclude each other end the command with exit code 2."""
     for arguments, text in (
         (["SELECT nam FROM orders"], 'Referenced column "nam"'),
-        (["FROM order_s"], "Table with name order_s does not exist"),
+        (["FROM order_s"], "there is no table 'order_s'; did you mean orders?"),
         (["SELECT error('no')"], "no"),
         (["FROM orders", "--at", "yesterday"], "'yesterday' is not a moment"),
         (["FROM orders", "--at", "orders:0:99"], "there is no record at offset 99"),

@@ -11,7 +11,7 @@ import pytest
 
 from rowkind.service.client.as_of import as_of
 from rowkind.service.client.external_table import OutsideError
-from rowkind.service.client.job_tables import JobTables
+from rowkind.service.client.job_tables import JobTables, QueryError
 from rowkind.service.client.query_names import job_tables
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
@@ -72,6 +72,18 @@ def test_a_table_without_a_topic_cannot_be_queried(name: str, message: str, tmp_
             tables.describe(name)
     with pytest.raises(OutsideError, match=f"{name} has no topic, so it has no record {name}:0:7"):
         as_of(of, [f"{name}:0:7"])
+
+
+def test_an_unknown_table_is_refused_with_the_names_of_the_job(tmp_path: Path) -> None:
+    """DuckDB would suggest one of its own tables. A table that a query has created is found."""
+    with closing(JobTables(job(tmp_path, {}, {"s": {"to": "print", "sql": _SQL}}), lambda: iter(()))) as tables:
+        for name, end in (("mode", "did you mean made?"), ('"My Table"', "available: s, made, dead_letters")):
+            with pytest.raises(QueryError) as caught:
+                tables.ask(f"SELECT * FROM {name}")
+            plain = name.strip('"')
+            assert str(caught.value) == f"there is no table {plain!r}; {end}"
+        tables.ask("CREATE TABLE mine AS SELECT 1 AS a")
+        assert tables.ask("FROM mine").columns == ("a",)
 
 
 def test_unsigned_numbers_are_aligned_as_numbers(tmp_path: Path) -> None:
