@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from rowkind.errors import REFUSED
-from rowkind.service.cli.job_file import fail
+from rowkind.quantities import counted
+from rowkind.service.cli.job_file import fail, warn
 from rowkind.service.cli.row_output import RowOutput, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rowkind.service.client.job_tables import QueryResult
+    from rowkind.service.client.job_tables import JobTables, QueryResult
 
 QueryForm = Literal["table", "csv", "json", "parquet", "markdown"]
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -40,6 +41,13 @@ def print_result(result: QueryResult, form: QueryForm | None) -> None:
             for row in rows(result):
                 shown.add_row(row)
             shown.flush()
+
+
+def warn_of_undecodable(tables: JobTables) -> None:
+    """Print a warning for each table in which more records cannot be decoded than at the last call."""
+    for name, (count, first) in tables.undecodable().items():
+        are = "is" if count == 1 else "are"
+        warn(f"{counted(count, 'record')} of {name} cannot be decoded and {are} left out; the first is {first}")
 
 
 def rows(result: QueryResult) -> Iterator[dict[str, Any]]:

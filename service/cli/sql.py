@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rowkind.errors import REFUSED
-from rowkind.quantities import counted
-from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
-from rowkind.service.cli.query_output import QueryForm, print_result
+from rowkind.service.cli.job_file import JOB, calls, fail, load_job
+from rowkind.service.cli.query_output import QueryForm, print_result, warn_of_undecodable
 
 if TYPE_CHECKING:
     from rowkind.service.client.folded_topics import ReadProgress
@@ -116,12 +115,6 @@ def _follow(tables: JobTables, asked: list[str], form: QueryForm | None) -> None
             print_changes(tables, asked[0])
     except KeyboardInterrupt:
         return
-
-
-def warn_of_undecodable(tables: JobTables) -> None:
-    """Print a warning for each table with records that could not be decoded."""
-    for name, (count, first) in tables.undecodable().items():
-        warn(f"{counted(count, 'record')} of {name} cannot be decoded and is left out; the first is {first}")
 
 
 @contextmanager

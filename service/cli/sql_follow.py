@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowkind.service.cli.query_output import rows
+from rowkind.service.cli.query_output import rows, warn_of_undecodable
 from rowkind.service.cli.row_output import text_of
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def print_changes(tables: JobTables, query: str) -> None:
             for row in rows(result):
                 click.echo(json.dumps({"op": op, "row": row}, ensure_ascii=False))
         sys.stdout.flush()
+        warn_of_undecodable(tables)
 
 
 def _news(tables: JobTables, names: Sequence[str]) -> Iterator[None]:

@@ -18,7 +18,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from rowkind.errors import RowkindError
 from rowkind.service.cli.job_file import warn
-from rowkind.service.cli.query_output import QueryForm, print_result
+from rowkind.service.cli.query_output import QueryForm, print_result, warn_of_undecodable
 from rowkind.service.cli.row_output import RowOutput
 from rowkind.service.client.job_tables import JobTables, QueryError, statements
 
@@ -79,6 +79,7 @@ class Shell:
             return
         for statement in statements(text):
             print_result(self._tables.ask(statement), self._form)
+        warn_of_undecodable(self._tables)
 
     def _obey(self, words: Sequence[str]) -> None:
         match words:

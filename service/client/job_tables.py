@@ -90,6 +90,7 @@ class JobTables:
         self._queries = self._topics.connection.cursor()
         self._cluster = Cluster(job.brokers)
         self._sources: dict[str, SourceTable] = {}
+        self._told: dict[str, int] = {}
         self._letters_at: Mapping[At, int] | None = None
 
     def source(self, name: str) -> SourceTable:
@@ -138,12 +139,17 @@ class JobTables:
         return changed
 
     def undecodable(self) -> dict[str, tuple[int, str]]:
-        """Return, by table, the number of records that could not be decoded, and what is wrong with the first one."""
-        return {
+        """Return, by table, the number of records that could not be decoded, and what is wrong with the first one.
+
+        Tables for which this number has not changed since the last call are left out.
+        """
+        found = {
             name: (table.undecodable, f"partition {first.partition}, offset {first.offset}: {first.message}")
             for name, table in self._topics.tables.items()
-            if (first := table.first_undecodable) is not None
+            if (first := table.first_undecodable) is not None and table.undecodable != self._told.get(name)
         }
+        self._told |= {name: count for name, (count, _) in found.items()}
+        return found
 
     def ask(self, statement: str, *, refresh: bool = True) -> QueryResult:
         """Run a statement over the tables that it names, and return its result. Raises QueryError or ChangelogError."""

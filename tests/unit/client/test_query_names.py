@@ -7,14 +7,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from rowkind.operators.columns.changes import Rows
+from rowkind.service.cli.query_output import warn_of_undecodable
 from rowkind.service.client.as_of import as_of
+from rowkind.service.client.consume import Chunk
 from rowkind.service.client.external_table import OutsideError
 from rowkind.service.client.job_tables import JobTables, QueryError
 from rowkind.service.client.query_names import job_tables
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
+from rowkind.service.kafka.dead_letter import DeadLetter
 
 _SQL = "SELECT id FROM made"
 
@@ -84,6 +89,24 @@ def test_an_unknown_table_is_refused_with_the_names_of_the_job(tmp_path: Path) -
             assert str(caught.value) == f"there is no table {plain!r}; {end}"
         tables.ask("CREATE TABLE mine AS SELECT 1 AS a")
         assert tables.ask("FROM mine").columns == ("a",)
+
+
+def test_records_that_cannot_be_decoded_are_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A warning has their number and the reason of the first one. It is repeated only if the number grows."""
+    table = {"topic": "in", "mode": "append", "columns": {"id": "BIGINT"}}
+    of = job(tmp_path, {"orders": table}, {"s": {"to": "print", "sql": _SQL}})
+    letter = DeadLetter("orders", "value", "UndecodableRowError", "it is bad", "in", 0, 3, 0)
+    chunk = Chunk(Rows.empty(), [letter], np.empty(0, np.int64))
+    with closing(JobTables(of, lambda: iter(()))) as tables:
+        tables.describe("orders")
+        for _ in range(2):
+            tables._topics.tables["orders"].add(chunk)
+            warn_of_undecodable(tables)
+            warn_of_undecodable(tables)
+    of_all = "of orders cannot be decoded and {} left out; the first is partition 0, offset 3: it is bad\n"
+    assert capsys.readouterr().err == (
+        f"rowkind: 1 record {of_all.format('is')}rowkind: 2 records {of_all.format('are')}"
+    )
 
 
 def test_unsigned_numbers_are_aligned_as_numbers(tmp_path: Path) -> None:
