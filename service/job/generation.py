@@ -30,6 +30,8 @@ _TYPES = {
     "max_past": r"(DATE|TIME.*)",
 }
 """The SQL types of the columns to which a setting applies, as patterns."""
+_BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
+"""The number of bits of a whole number, without its sign."""
 
 
 class GeneratedColumn(Section):
@@ -96,6 +98,10 @@ class GeneratedColumn(Section):
                 return f"is {sql}, to which `{setting}` does not apply"
         if self.kind == "sequence" and not re.fullmatch(_NUMBERS, sql):
             return f"is {sql}, but only numbers can be a sequence"
+        largest = 2 ** _BITS.get(sql, 1_000)
+        for setting, number in (("min", self.min), ("max", self.max), ("start", self.start), ("end", self.end)):
+            if number is not None and not -largest <= number < largest:
+                return f"is {sql}, which cannot be {number}, its `{setting}`"
         if self.null_rate and (is_key or not type_.nullable):
             return "is NOT NULL, so it cannot have a `null_rate`"
         for value in self.values if sql != "STRING" else ():

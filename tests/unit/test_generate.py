@@ -192,6 +192,7 @@ def test_a_table_grows_with_the_clock() -> None:
 
 REFUSED = {
     "generate: {columns: {x: {min: 1}}}": "`generate` has 'x', which is not a column; the columns are id, name",
+    "generate: {columns: {id: {max: 9223372036854775808}}}": "'id' is BIGINT, which cannot be 9223372036854775808",
     "generate: {columns: {name: {min: 1}}}": "'name' is STRING, to which `min` does not apply",
     "generate: {columns: {name: {start: 1}}}": "'name' is STRING, but only numbers can be a sequence",
     "generate: {columns: {id: {null_rate: 0.1}}}": "'id' is NOT NULL, so it cannot have a `null_rate`",
