@@ -36,7 +36,14 @@ from rowkind.service.plan.pipeline import check_sink, logical, plan, source_tabl
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.typed import quoted
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.verify.certainty import SureRows, sure_rows, ttl_of, watermark_at_least
+from rowkind.service.verify.certainty import (
+    EXPIRED,
+    SureRows,
+    check_retractions,
+    sure_rows,
+    ttl_of,
+    watermark_at_least,
+)
 from rowkind.service.verify.compare import AuditedPart, Compared, Difference, Sides, compare
 from rowkind.service.verify.cut import BatchCut, NoCutError, find_cut, progress_of_sinks
 from rowkind.service.verify.errors import NotComparedError
@@ -181,6 +188,8 @@ class QueryAudit:
             table: sure_rows(self.topics.connection, each, cut.batches, ttl_of(query, table), timed=table in timed)
             for table, each in tables.items()
         }
+        if any(EXPIRED in each.reasons for each in sure.values()):
+            check_retractions(query)
         final, waits = self._final(sink, query, tables, cut)
         several = self.job.sinks[sink.name].on_conflict != "refuse"
         doubted = bool(plain.ties) or any(each.reasons for each in sure.values())
