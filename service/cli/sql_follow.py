@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rowkind.quantities import counted
 from rowkind.service.cli.query_output import rows, warn_of_undecodable
 from rowkind.service.cli.row_output import text_of
 
@@ -72,5 +73,5 @@ def _drawn(tables: JobTables, query: str, most: int) -> RenderableType:
     for row in shown:
         cells = row.values()
         drawn.add_row(*(Text("NULL", "dim") if value is None else Text(text_of(value)) for value in cells))
-    foot = f"{len(shown) + more:,} rows" + (f", {more:,} not shown" if more else "")
+    foot = counted(len(shown) + more, "row") + (f", {more:,} not shown" if more else "")
     return Group(drawn, Text(f"{foot}, {time.strftime('%H:%M:%S')}; Ctrl-C ends", "dim"))

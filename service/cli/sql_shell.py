@@ -17,6 +17,7 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from rowkind.errors import RowkindError
+from rowkind.quantities import counted
 from rowkind.service.cli.job_file import warn
 from rowkind.service.cli.query_output import QueryForm, print_result, warn_of_undecodable
 from rowkind.service.cli.row_output import RowOutput
@@ -54,7 +55,8 @@ class Shell:
 
     def run(self) -> None:
         """Read and answer until Ctrl-D or `.quit`. A query that fails does not end the shell."""
-        click.echo(f"{len(self._tables.tables)} tables of job {self._tables.job.name}; .help shows help, Ctrl-D leaves")
+        number = counted(len(self._tables.tables), "table")
+        click.echo(f"{number} of job {self._tables.job.name}; .help shows help, Ctrl-D leaves")
         while True:
             try:
                 text = self._session.prompt(_PROMPT).strip()
@@ -143,7 +145,7 @@ class SqlCompleter(Completer):
         try:
             return [column for column, _ in self._tables.describe(name)]
         except RowkindError:
-            # The query will tell what is wrong with the table.
+            # The query itself reports what is wrong with the table.
             return []
 
 

@@ -30,7 +30,7 @@ _RESULTS = "results"
 """The DuckDB schema of a followed query's results."""
 _AT_ONCE = 50_000
 _UNKNOWN = re.compile(r"Catalog Error: Table with name (.+) does not exist!")
-"""DuckDB's message. The names that DuckDB then suggests are of its own tables, because no other exist yet."""
+"""DuckDB's message. DuckDB then suggests its own tables, because the job's tables do not exist yet."""
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 _PLAIN = frozenset(
     {"boolean", "tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint", "hugeint"}
@@ -90,7 +90,7 @@ class JobTables:
         self._queries = self._topics.connection.cursor()
         self._cluster = Cluster(job.brokers)
         self._sources: dict[str, SourceTable] = {}
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
         self._letters_at: Mapping[At, int] | None = None
 
     def source(self, name: str) -> SourceTable:
@@ -146,9 +146,9 @@ class JobTables:
         found = {
             name: (table.undecodable, f"partition {first.partition}, offset {first.offset}: {first.message}")
             for name, table in self._topics.tables.items()
-            if (first := table.first_undecodable) is not None and table.undecodable != self._told.get(name)
+            if (first := table.first_undecodable) is not None and table.undecodable != self._reported.get(name)
         }
-        self._told |= {name: count for name, (count, _) in found.items()}
+        self._reported |= {name: count for name, (count, _) in found.items()}
         return found
 
     def ask(self, statement: str, *, refresh: bool = True) -> QueryResult:

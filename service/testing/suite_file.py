@@ -234,8 +234,8 @@ class _SuiteReading(SuiteDocument):
         sinks = self._job.sinks
         if not isinstance(node, Mapping) or (not set(node) <= set(sinks) and set(node) <= set(_SINK_PARTS)):
             if sole is None:
-                several = ", ".join(sinks)
-                raise self.error(place, f"say of which sink these rows are, with `sink` or by name: {several}")
+                text = "these rows belong to no sink: set `sink` in the test, or write them below the name of a sink"
+                raise self.error(place, f"{text}: {', '.join(sinks)}")
             yield from self._expect_of(sole, node, place)
             return
         for sink, value, at in self.members(node, place, tuple(sinks), "there is no sink"):

@@ -43,7 +43,10 @@ HEAD = "  - name: t\n    sink: debts\n"
         (f"{HEAD}    expect: [{{id: 1}}, {{debt: 1}}]", "all rows of a result must name the same columns"),
         (f"{HEAD}    expect: {{changes: [{{id: 1}}]}}", "op is missing: the row kind of the change"),
         (f"{HEAD}    expect: [{{}}]", "the row names no column"),
-        ("  - {name: t, expect: [{id: 1}]}", "say of which sink these rows are, with `sink` or by name: debts,"),
+        (
+            "  - {name: t, expect: [{id: 1}]}",
+            "these rows belong to no sink: set `sink` in the test, or write them below the name of a sink: debts,",
+        ),
         (f"{HEAD}    at: soon", '"soon" is not a time such as 2026-01-31T12:00:00Z'),
         (f"{HEAD}    at: +soon", "'soon' is not a length of time such as 30d"),
         (f"{HEAD}    steps: [{{at: 2026-01-02}}, {{at: 2026-01-01}}]", "the clock must not go back"),
