@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from sqlglot import exp
 
+from rowkind.operators.rank.ranking import RankFunction
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.physical.graph import graph
-from rowkind.service.physical.node import PhysicalSink
-from rowkind.service.physical.operators import PhysicalRank
-from rowkind.service.physical.tree import walk
+from rowkind.service.physical.node import PhysicalNode, PhysicalSink
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalOver, PhysicalRank
+from rowkind.service.physical.tree import inputs, without_unions
 from rowkind.service.plan.errors import span, written
 from rowkind.service.plan.pipeline import parsed_text, place, texts
 
@@ -31,6 +32,11 @@ _NEVER_NULL = (*_COMPARISONS, exp.Like, exp.ILike, exp.Between, exp.In)
 """Predicates that are not true if one of their operands is NULL."""
 _MAY_BE_TRUE = (exp.Coalesce, exp.Is, exp.If, exp.Case, exp.Or, exp.Not, exp.NullSafeEQ, exp.Query, exp.Anonymous)
 """Expressions in which NULL need not lead to NULL."""
+
+_LEFT = {"RIGHT": "JOIN", "FULL": "LEFT JOIN"}
+_RIGHT = {"LEFT": "JOIN", "FULL": "RIGHT JOIN"}
+"""What is left of an outer join if WHERE drops the null-padded rows of the left side, or of the right side."""
+_ARTICLES = {"JOIN": "an inner join", "LEFT JOIN": "a left join", "RIGHT JOIN": "a right join"}
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,8 @@ def _unused(job: Job, trees: Mapping[str, exp.Expr], sinks: Sequence[PhysicalSin
         found = {names.get(table.name.lower(), "") for table in trees[new.pop()].find_all(exp.Table)} - read - {""}
         read |= found
         new += [f"views.{name}" for name in found if name in job.views]
-    for section in ("views", "tables"):
-        for name in getattr(job, section):
+    for section, declared_names in (("views", job.views), ("tables", job.tables)):
+        for name in declared_names:
             if name not in read:
                 yield Lint(place(job, f"{section}.{name}"), f"no sink reads {name}: remove it", "nothing")
     followed = {table for clock in graph(sinks).clocks for table, _ in clock.tables}
@@ -112,28 +118,45 @@ def _null_comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, LintCost]
 
 
 def _inner_joins(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[exp.Expr, str, LintCost]]:
-    """Yield conditions in WHERE that drop all rows of an outer join without a match."""
+    """Yield conditions in WHERE that drop all null-padded rows of one side of an outer join."""
+    columns = {**columns, **{each.alias.lower(): tuple(_names(each.this)) for each in tree.find_all(exp.CTE)}}
     for select in tree.find_all(exp.Select):
-        where, joins = select.args.get("where"), select.args.get("joins") or []
-        padded = {
-            table.alias_or_name.lower(): table.name.lower()
-            for join in joins
-            if join.side in ("LEFT", "FULL") and isinstance(table := join.this, exp.Table)
-        }
+        where, padded = select.args.get("where"), dict(_padded(select))
         if where is None or not padded:
             continue
         for condition in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
             if not isinstance(condition, _NEVER_NULL) or condition.find(*_MAY_BE_TRUE):
                 continue
             for column in condition.find_all(exp.Column):
-                table = column.table.lower()
-                if table in padded and _has(columns.get(padded[table], ()), column.name):
+                relation, join = padded.get(column.table.lower(), (None, ""))
+                if relation is not None and _has(_columns_of(relation, columns), column.name):
                     text = (
-                        f"this condition is not true if {column.table} has no match, so the outer join is an inner "
-                        "join: write JOIN, or move the condition to ON"
+                        f"this condition is not true if {column.table} has no match, so the outer join is "
+                        f"{_ARTICLES[join]}: write {join}, or move the condition to ON"
                     )
                     yield condition, text, "rows"
                     break
+
+
+def _padded(select: exp.Select) -> Iterator[tuple[str, tuple[exp.Expr, str]]]:
+    """Yield the name of each relation in FROM whose columns an outer join can fill with NULL.
+
+    With it are the relation, and the join that the outer join becomes if none of these rows are kept.
+    """
+    before = [from_.this] if (from_ := select.args.get("from_")) is not None else []
+    for join in select.args.get("joins") or []:
+        if join.side in ("RIGHT", "FULL"):
+            yield from ((each.alias_or_name.lower(), (each, _LEFT[join.side])) for each in before)
+        if join.side in ("LEFT", "FULL"):
+            yield join.this.alias_or_name.lower(), (join.this, _RIGHT[join.side])
+        before.append(join.this)
+
+
+def _columns_of(relation: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Sequence[str]:
+    """Return the known columns of a relation in FROM."""
+    if isinstance(relation, exp.Subquery):
+        return tuple(_names(relation.this))
+    return columns.get(relation.name.lower(), ()) if isinstance(relation, exp.Table) else ()
 
 
 def _has(columns: Sequence[str], name: str) -> bool:
@@ -142,17 +165,38 @@ def _has(columns: Sequence[str], name: str) -> bool:
 
 def _rank_numbers(job: Job, sink: PhysicalSink) -> Iterator[Lint]:
     """Yield rank numbers in a result: if a row enters a partition, all rows below it have new numbers."""
-    for node in walk(sink.input):
-        if not isinstance(node, PhysicalRank) or node.ranking.first == node.ranking.last:
-            continue
-        for number in (name.rpartition(".")[2] for name in node.numbers):
-            if number in sink.value.names:
-                last = "" if node.ranking.last is None else f", up to {node.ranking.last - 1} per change"
-                text = (
-                    f"the result has the rank number {number}: if a row enters or leaves, all rows below it are "
-                    f"written again{last}. If readers can sort the rows, leave {number} out of SELECT"
-                )
-                yield Lint(place(job, f"sinks.{sink.name}.sql"), text, "messages")
+    for column, most in dict(_numbers_in(sink, {name: name for name in sink.value.names})).items():
+        last = "" if most is None else f", up to {most - 1} per change"
+        text = (
+            f"the result has the rank number {column}: if a row enters or leaves, all rows below it are written "
+            f"again{last}. If readers can sort the rows, leave {column} out of SELECT"
+        )
+        yield Lint(place(job, f"sinks.{sink.name}.sql"), text, "messages")
+
+
+def _numbers_in(node: PhysicalSink | PhysicalNode, kept: Mapping[str, str]) -> Iterator[tuple[str, int | None]]:
+    """Yield each column of the result that is a rank number, and the last number, None if there is no upper bound.
+
+    `kept` has the columns of the node's own rows that the result has unchanged, each with its name in the result.
+    """
+    if isinstance(node, PhysicalRank) and node.ranking.first != node.ranking.last:
+        yield from ((kept[number], node.ranking.last) for number in node.numbers if number in kept)
+    # If rows arrive in order, no row enters above another.
+    if isinstance(node, PhysicalOver) and node.ahead is None:
+        numbers = [call.name for call in node.calls if call.function in get_args(RankFunction)]
+        yield from ((kept[number], None) for number in numbers if number in kept)
+    if isinstance(node, PhysicalAggregate):
+        return
+    for below in without_unions(*inputs(node)):
+        own = {
+            source.column: kept[name]
+            for name, source in zip(below.calc.output.names, below.calc.columns, strict=True)
+            if name in kept and source.column is not None
+        }
+        for expand in reversed(below.calc.expands):
+            carried = zip(expand.output.names, expand.carried, strict=False)
+            own = {source.column: own[name] for name, source in carried if name in own and source.column is not None}
+        yield from _numbers_in(below, own)
 
 
 def _known(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> dict[str, str]:

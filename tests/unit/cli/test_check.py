@@ -137,3 +137,87 @@ def test_what_a_job_does_not_need_or_probably_does_not_mean(
     told = [line.partition("job.yaml:")[2] for line in result.stderr.splitlines() if "job.yaml:" in line]
     assert len(told) == len(found), result.output
     assert all(any(each.startswith(line) for each in told) for line in found), result.output
+
+
+RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY kind ORDER BY id) AS n FROM t"
+PLACES = f"(SELECT id, n AS place FROM ({RANKED}) WHERE n <= 5)"
+OTHERS = "(SELECT id AS other FROM t)"
+
+
+def linted(tmp_path: Path, sql: str) -> list[str]:
+    """Return the warnings of a job with this query, without the place."""
+    columns = {"id": "BIGINT NOT NULL", "name": "STRING", "kind": "STRING"}
+    file = tmp_path / "job.yaml"
+    tables = {"t": {"mode": "retract", "primary_key": "id", "columns": columns}}
+    file.write_text(json.dumps({"job": "j", "tables": tables, "sinks": {"s": {"mode": "retract", "sql": sql}}}))
+    result = CliRunner().invoke(main, ["check", str(file)])
+    assert result.exit_code == 0, result.output
+    return [line.partition("[")[2] for line in result.stderr.splitlines() if "[cost: " in line]
+
+
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        (f"SELECT id, n AS place FROM ({RANKED}) WHERE n <= 5", "place"),
+        (f"SELECT o.other, r.place FROM {OTHERS} o JOIN {PLACES} r ON r.id = o.other", "place"),
+        (f"SELECT CAST(id AS INT) AS x FROM t UNION ALL SELECT n FROM ({RANKED}) WHERE n <= 5", "x"),
+        (f"WITH r AS {PLACES} SELECT id, place AS n2 FROM r WHERE place > 1", "n2"),
+        (f"SELECT id, n AS place FROM ({RANKED})", "place"),
+    ],
+)
+def test_a_rank_number_is_followed_to_the_result(tmp_path: Path, sql: str, column: str) -> None:
+    """A rank number gives a warning under the name that it has in the result."""
+    (told,) = linted(tmp_path, sql)
+    assert told.startswith(f"cost: messages] the result has the rank number {column}: if a row enters")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT kind AS n, id FROM ({RANKED}) WHERE n <= 5",
+        f"SELECT kind, MAX(n) AS n FROM ({RANKED}) WHERE n <= 5 GROUP BY kind",
+        f"SELECT id, n FROM ({RANKED}) WHERE n = 1",
+    ],
+)
+def test_another_column_of_the_name_is_no_rank_number(tmp_path: Path, sql: str) -> None:
+    """A column that only has the name of a rank number, an aggregate and the number of one row give no warning."""
+    assert linted(tmp_path, sql) == []
+
+
+@pytest.mark.parametrize(
+    ("from_", "condition", "became"),
+    [
+        ("t a LEFT JOIN t b ON a.id = b.id", "b.name = 'x'", "an inner join: write JOIN,"),
+        ("t a RIGHT JOIN t b ON a.id = b.id", "a.name = 'x'", "an inner join: write JOIN,"),
+        ("t a JOIN t c ON a.id = c.id RIGHT JOIN t b ON a.id = b.id", "c.name = 'x'", "an inner join: write JOIN,"),
+        ("t a FULL JOIN t b ON a.id = b.id", "a.name = 'x'", "a left join: write LEFT JOIN,"),
+        ("t a FULL JOIN t b ON a.id = b.id", "b.name = 'x'", "a right join: write RIGHT JOIN,"),
+        ("t a LEFT JOIN (SELECT id, name AS k FROM t) b ON a.id = b.id", "b.k > 'x'", "an inner join: write JOIN,"),
+        ("(SELECT id, name FROM t) a RIGHT JOIN t b ON a.id = b.id", "a.name IN ('x')", "an inner join: write JOIN,"),
+    ],
+)
+def test_a_condition_that_drops_null_padded_rows(tmp_path: Path, from_: str, condition: str, became: str) -> None:
+    """The warning names the join that the outer join becomes."""
+    (told,) = linted(tmp_path, f"SELECT a.id, b.id AS other FROM {from_} WHERE {condition}")
+    assert became in told
+
+
+def test_a_condition_on_a_common_table_expression_drops_null_padded_rows(tmp_path: Path) -> None:
+    """The columns of a WITH query are known."""
+    sql = "WITH w AS (SELECT id, name FROM t) SELECT a.id FROM t a LEFT JOIN w ON a.id = w.id WHERE w.name = 'x'"
+    (told,) = linted(tmp_path, sql)
+    assert "is not true if w has no match" in told
+
+
+@pytest.mark.parametrize(
+    ("from_", "condition"),
+    [
+        ("t a LEFT JOIN t b ON a.id = b.id", "a.name = 'x'"),
+        ("t a RIGHT JOIN t b ON a.id = b.id", "b.name = 'x'"),
+        ("t a RIGHT JOIN t b ON a.id = b.id JOIN t c ON c.id = b.id", "c.name = 'x'"),
+        ("t a RIGHT JOIN (SELECT id, name FROM t) b ON a.id = b.id", "a.name IS NULL"),
+    ],
+)
+def test_a_condition_that_keeps_null_padded_rows(tmp_path: Path, from_: str, condition: str) -> None:
+    """Conditions on the side whose rows are never null-padded give no warning."""
+    assert linted(tmp_path, f"SELECT a.id, b.name FROM {from_} WHERE {condition}") == []
