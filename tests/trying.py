@@ -38,7 +38,7 @@ def job(folder: Path, sql: str, tables: Tables, *, sink: Mapping[str, Any] | Non
     document = {
         "job": "tried",
         "tables": {name: {"topic": name} | dict(table) for name, table in tables.items()},
-        "sinks": {"o": {"topic": "o", "sql": sql} | dict(sink or {"mode": "retract"})},
+        "sinks": {"o": {"sql": sql} | dict(sink or {"mode": "retract"})},
     }
     file = folder / "job.yaml"
     file.write_text(json.dumps(document | settings))

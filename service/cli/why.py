@@ -52,15 +52,17 @@ def why(
     from rowkind.service.client.external_table import opened, readable_topic  # noqa: PLC0415 -- as above
     from rowkind.service.plan.pipeline import plan  # noqa: PLC0415 -- as above
     from rowkind.service.why.answer import answer  # noqa: PLC0415 -- as above
-    from rowkind.service.why.topics import TablesInKafka  # noqa: PLC0415 -- as above
+    from rowkind.service.why.topics import TablesInKafka, check_topics  # noqa: PLC0415 -- as above
     from rowkind.service.why.wanted import wanted  # noqa: PLC0415 -- as above
 
-    job = opened(load_job(job_file))
+    job = load_job(job_file)
     planned = plan(job, sink)
+    check_topics(planned)
+    job = opened(job)
     asked = wanted(planned, key)
     tables = TablesInKafka(job, _progress())
     topic: SourceChanges | None = None
-    if tables.exists(planned.topic):
+    if planned.to == "topic" and tables.exists(planned.topic):
         topic = tables.read(readable_topic(job, sink), asked.atoms)
     found = answer(planned, asked, tables, topic, with_changes=with_changes)
     if sys.stderr.isatty():

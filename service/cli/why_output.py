@@ -159,7 +159,9 @@ def _change(answer: RowExplanation, place: Place) -> Mapping[str, Any]:
 
 
 def _topic(sink: PhysicalSink, answer: RowExplanation) -> Iterator[str]:
-    if answer.topic_rows is None:
+    if sink.to != "topic":
+        yield f"- with `to: {sink.to}`, the sink has no topic, so the rows could not be compared with it"
+    elif answer.topic_rows is None:
         yield f"- topic {sink.topic} does not exist, so the rows could not be compared with it"
     elif answer.topic_differs:
         others = counted(len(answer.topic_rows), "such row") if answer.topic_rows else "no such row"
@@ -202,7 +204,7 @@ def document(sink: PhysicalSink, answer: RowExplanation) -> dict[str, Any]:
             for step in root.walk()
             if step is not root and step.same_as is None
         ],
-        "topic": {"topic": sink.topic, "rows": answer.topic_rows, "differs": answer.topic_differs},
+        "topic": {"topic": sink.topic or None, "rows": answer.topic_rows, "differs": answer.topic_differs},
         "reads": [asdict(each) | {"topic": topics[each.table]} for each in answer.reads],
         "notes": answer.notes,
     }

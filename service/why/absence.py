@@ -17,11 +17,15 @@ import pyarrow.compute as pc
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Int64s, Mask
+from rowkind.operators.rank.ranking import Ranking
 from rowkind.quantities import counted
 from rowkind.service.execute.values import Values, passes
-from rowkind.service.physical.node import PhysicalBinary, PhysicalUnary
+from rowkind.service.physical.node import PhysicalBinary, PhysicalOperator, PhysicalUnary
 from rowkind.service.physical.operators import (
+    PhysicalAggregate,
     PhysicalJoin,
+    PhysicalLookup,
+    PhysicalMatch,
     PhysicalRank,
     PhysicalTemporalFilter,
 )
@@ -30,7 +34,9 @@ from rowkind.service.why.atoms import Atom, Atoms, before_calc, matching, said, 
 from rowkind.service.why.sources import SourceChanges
 from rowkind.service.why.steps import Origin, PlanRows, StepEdge
 
-CauseKind = Literal["no row", "deleted", "changed", "filter", "null key", "no match", "match", "rank", "step"]
+CauseKind = Literal[
+    "no row", "deleted", "changed", "filter", "null key", "no match", "match", "rank", "value", "late", "step"
+]
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,17 @@ class Absence:
         """Return the causes for which the sink has no row that satisfies the conditions."""
         edges = self.steps.edges[self.steps.place]
         inputs = [self._input(edge, before_calc(edge.way.calc, atoms)) for edge in edges]
-        return self._of_any(inputs)
+        return [cause for each in inputs for cause in (self._computed(each, atoms) or self._of(each))]
+
+    def _computed(self, each: _Input, atoms: Atoms) -> list[Cause]:
+        """Return the cause that rows reach the sink, but have another value in a column that has no source column."""
+        if not each.passed.any():
+            return []
+        self.kept.append((self.steps.place, each.edge, each.passed))
+        lost = tuple(atom for atom in atoms if not before_calc(each.edge.way.calc, (atom,)))
+        rows = each.edge.origin, _origins(self.steps, each)
+        text = f"the step has {counted(int(each.passed.sum()), 'row')}, but none with {said(lost)}"
+        return [Cause(each.edge.way.node, "value", text, rows)]
 
     def _input(self, edge: StepEdge, atoms: Atoms) -> _Input:
         rows = self.steps.rows(edge.origin)
@@ -109,7 +125,7 @@ class Absence:
         if calc.key.drop_null and not calc.expands:
             key = " and ".join(display_text(part.text) for part in calc.key.parts)
             return Cause(step, "null key", f"{key} is NULL, and NULL matches no row", (origin, each.own))
-        return Cause(step, "filter", f"the step drops {what}", (origin, each.own))
+        return Cause(step, "filter", f"the step expands {what}, and no row of the result passes", (origin, each.own))
 
     def _no_row(self, each: _Input) -> Cause:
         """Return why a table has no such row: it never had one, or the row was deleted or changed."""
@@ -143,13 +159,46 @@ class Absence:
             self.kept.append((place, each.edge, each.passed))
         assert isinstance(node, PhysicalUnary), "an operator has one or two inputs"
         with_rows = [each for each in inputs if each.passed.any()]
+        if (late := self._late(node, with_rows)) is not None:
+            return [late]
         if isinstance(node, PhysicalRank):
             return [self._ranked(node, each) for each in with_rows]
         step = node.node
         rows = with_rows[0].edge.origin, _origins(self.steps, with_rows[0])
         if isinstance(node, PhysicalTemporalFilter):
             return [Cause(step, "step", "the row's time has not been reached yet, or has passed", rows)]
-        return [Cause(step, "step", "the step has not emitted a result for the row yet", rows)]
+        other = self._other_values(place, node, output)
+        match = isinstance(node, PhysicalMatch)
+        why = "the row is in no match of the pattern" if match else "the step has not emitted a result for the row yet"
+        return [other or Cause(step, "step", why, rows)]
+
+    def _other_values(self, place: int, node: PhysicalUnary, output: _Input) -> Cause | None:
+        """Return the cause that an operator emits rows for the same input, but with other values than the wanted."""
+        given = node.aggregation.group if isinstance(node, PhysicalAggregate) else node.sides[0].calc.output.names
+        known = tuple(each for each in output.atoms if set(each.expression.columns) <= set(given))
+        computed = tuple(each for each in output.atoms if each not in known)
+        mask = matching(known, self.steps.record(place), self.steps.rows(place))
+        if not computed or not mask.any():
+            return None
+        where = f" with {said(known)}" if known else ""
+        text = f"the step has {counted(int(mask.sum()), 'row')}{where}, but none with {said(computed)}"
+        return Cause(node.node, "value", text, (place, mask))
+
+    def _late(self, node: PhysicalOperator, inputs: Sequence[_Input]) -> Cause | None:
+        """Return the cause that all rows of some inputs with rows were late for an operator."""
+        late = self.steps.late(node.node)
+        if not len(late) or not inputs:
+            return None
+        for each in inputs:
+            passed, own = self.steps.passed(each.edge).changes, late.filter(late.side == each.edge.way.calc.side)
+            mine = passed.filter(each.passed)
+            # The rows of a group may have been aggregated before they reached the operator.
+            pair = (mine.key, own.key) if isinstance(node, PhysicalAggregate) else (mine.payload, own.payload)
+            if not pc.all(pc.is_in(pair[0], value_set=pair[1])).as_py():
+                return None
+        what = counted(sum(int(each.passed.sum()) for each in inputs), "row")
+        text = f"the step dropped {what} as late: the watermark had already passed the results that they could change"
+        return Cause(node.node, "late", text, (inputs[0].edge.origin, _origins(self.steps, inputs[0])))
 
     def _ranked(self, node: PhysicalRank, each: _Input) -> Cause:
         """Return the rank number of the row, and the rows before it."""
@@ -161,17 +210,19 @@ class Absence:
         subs, seqs = changes.sub_key.take(pa.array(partition)).to_pylist(), changes.seq[partition].tolist()
         sign = -1 if node.ranking.ties == "latest first" else 1
         order = sorted(range(len(partition)), key=lambda at: (subs[at], sign * seqs[at]))
-        number = 1 + [int(partition[at]) for at in order].index(mine)
-        ranking, by = node.ranking, f" by {display_text(', '.join(node.order))}" if node.order else ""
+        place = [int(partition[at]) for at in order].index(mine)
+        above = [subs[at] for at in order if subs[at] < subs[order[place]]]
+        numbers = {"row_number": place + 1, "rank": len(above) + 1, "dense_rank": len(set(above)) + 1}
+        ranking, number = node.ranking, numbers[node.ranking.function]
+        by = f" by {display_text(', '.join(node.order))}" if node.order else ""
         of = f" of its partition ({display_text(', '.join(node.partition))})" if node.partition else ""
         if ranking.first <= number <= (ranking.last or number):
             text = f"none of the {counted(len(order), 'row')}{of} has the wanted number: the row found has {number:,}"
             return Cause(node.node, "rank", text, (each.edge.origin, _origins(self.steps, each)))
         before = np.zeros(len(self.steps.rows(each.edge.origin)), np.bool_)
         at = self.steps.passed(each.edge).at
-        before[[at[partition[row]] for row in order[: min(number - 1, ranking.last or 0)]]] = True
-        only = f"{ranking.first} to {ranking.last}" if ranking.first != ranking.last else f"{ranking.first}"
-        text = f"the row has number {number:,}{by}{of}, and only {only} {'are' if 'to' in only else 'is'} emitted"
+        before[[at[partition[row]] for row in order[: min(place, ranking.last or ranking.first)]]] = True
+        text = f"the row has number {number:,}{by}{of}, and only {_range(ranking)} emitted"
         return Cause(node.node, "rank", text, (each.edge.origin, before))
 
     def _join(self, place: int, node: PhysicalBinary, inputs: Sequence[_Input]) -> list[Cause]:
@@ -193,11 +244,13 @@ class Absence:
         if there is None:
             cause = Cause(node.node, "no match", f"{_side(second)} has no row{' with ' + key if key else ''}")
             return [*self._of_any(second), cause]
+        for side in (first, second):
+            if (late := self._late(node, [each for each in side if each.passed.any()])) is not None:
+                return [late]
         rows, with_ = (there.edge.origin, _origins(self.steps, there)), f" with {key}" if key else ""
         if kind in ("anti", "not in"):
             return [Cause(node.node, "match", f"the row has a match{with_}, and the anti join drops it", rows)]
-        condition = node.condition if isinstance(node, PhysicalJoin) else None
-        why = "none of them fits" if condition is None else f"{display_text(condition.text)} is not true"
+        why = _misfit(node)
         return [Cause(node.node, "no match", f"{_side(second)} has rows{with_}, but {why}", rows)]
 
     def _unmatched(
@@ -223,6 +276,22 @@ class Absence:
             if part.columns:
                 atoms.append(Atom.of(part, columns))
         return self._input(each.edge, (*each.atoms, *atoms))
+
+
+def _range(ranking: Ranking) -> str:
+    """Say which numbers are emitted."""
+    if ranking.last is None:
+        return f"{ranking.first} and above are"
+    return f"{ranking.first} is" if ranking.first == ranking.last else f"{ranking.first} to {ranking.last} are"
+
+
+def _misfit(node: PhysicalBinary) -> str:
+    """Say why rows with equal keys do not match."""
+    if isinstance(node, PhysicalLookup):
+        fits = "was there when the left row was read" if node.match is None else "has a time that fits the left row"
+        return f"none of them {fits}"
+    condition = node.condition if isinstance(node, PhysicalJoin) else None
+    return "none of them fits" if condition is None else f"{display_text(condition.text)} is not true"
 
 
 def _has(side: Sequence[_Input]) -> bool:

@@ -14,6 +14,7 @@ from rowkind.avro.json_rows import decode
 from rowkind.avro.same_rows import SameRows
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Int64s, Mask, Rows, concat_binary
+from rowkind.quantities import counted
 from rowkind.service.execute.values import Values
 from rowkind.service.physical.calc import is_internal
 from rowkind.service.physical.graph import graph
@@ -112,7 +113,7 @@ def answer(
         steps=dict(_steps(steps, traced)),
         causes=[_told(steps, each) for each in causes],
         reads=list(narrowing.reads.values()),
-        notes=[*_notes(sink, narrowing), *dict.fromkeys(steps.notes)],
+        notes=[*_notes(sink, narrowing), *steps.notes],
         sources={
             table: changes.filter(_in(changes, steps.rows(table).seq[traced.of(steps, table)]))
             for table, changes in narrowing.found.items()
@@ -124,6 +125,8 @@ def answer(
         found.topic_rows = decode(sink.value, there)
         found.topic_differs = sorted(same(there).to_pylist()) != sorted(same(payloads).to_pylist())
     if with_changes:
+        if topic is None:
+            found.notes.append("the changes of the row are not shown, because they are read from the result's topic")
         found.replayed = replayed(sink, narrowing.found, wanted.atoms)
         found.changes = None if topic is None else history(sink, topic, found.replayed)
     return found
@@ -221,7 +224,8 @@ def _notes(sink: PhysicalSink, narrowing: Narrowing) -> Iterator[str]:
             yield f"all rows of {table} were used, because {why}"
         bad = narrowing.found[table].undecodable
         if bad:
-            yield f"{bad} records of {table} cannot be decoded and were left out, as in the job"
+            left_out = "was left out" if bad == 1 else "were left out"
+            yield f"{counted(bad, 'record')} of {table} cannot be decoded and {left_out}, as in the job"
     sources = {node.source.table: node.source for node in nodes if isinstance(node, PhysicalScan)}
     for table, source in sources.items():
         if source.start.at != "earliest":

@@ -88,7 +88,7 @@ def history(sink: PhysicalSink, topic: SourceChanges, steps: Sequence[Replayed])
         more = 0 if cause is None else cause - next_
         place = ArrivalNumber.of(int(topic.rows.seq[at]))
         step = None if cause is None else steps[cause]
-        found.append(TopicChange(place.partition, place.offset, int(topic.times[at]), change, step, max(more, 0)))
+        found.append(TopicChange(place.partition, place.offset, int(topic.times[at]), change, step, more))
         if cause is not None:
             # A step may have caused both halves of an update.
             next_ = cause + (1 if WEIGHTS[topic.rows.kind[at]] > 0 else 0)

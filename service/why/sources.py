@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowkind.avro import codec
 from rowkind.avro.same_rows import SameRows
@@ -66,23 +67,23 @@ class SourceChanges:
 
 def live_rows(rows: Rows, alike: SameRows) -> Rows:
     """Return the insertions whose rows remain of an exact changelog."""
-    comes = WEIGHTS[rows.kind] > 0
-    return rows if comes.all() else rows.filter(_live(alike(rows.payload), comes, by_key=False))
+    inserts = WEIGHTS[rows.kind] > 0
+    return rows if inserts.all() else rows.filter(_live(alike(rows.payload), inserts, by_key=False))
 
 
-def _live(keys: pa.BinaryArray, comes: Mask, *, by_key: bool) -> Mask:
+def _live(keys: pa.BinaryArray, inserts: Mask, *, by_key: bool) -> Mask:
     """Return a mask of the insertions whose rows remain: the last of each key, or as many equal rows as remain."""
-    if not by_key and comes.all():
-        return comes
+    if not by_key and inserts.all():
+        return inserts
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     if by_key:
         backwards = codes[::-1]
         _, first = np.unique(backwards, return_index=True)
         last = np.zeros(len(codes), np.bool_)
         last[len(codes) - 1 - first] = True
-        return last & comes
-    left = np.bincount(codes, np.where(comes, 1, -1)).astype(np.int64) if len(codes) else np.empty(0, np.int64)
-    order = np.flatnonzero(comes)[::-1]
+        return last & inserts
+    left = np.bincount(codes, np.where(inserts, 1, -1)).astype(np.int64) if len(codes) else np.empty(0, np.int64)
+    order = np.flatnonzero(inserts)[::-1]
     order = order[np.argsort(codes[order], kind="stable")]
     starts = np.searchsorted(codes[order], codes[order])
     kept = np.arange(len(order)) - starts < left[codes[order]]
@@ -115,4 +116,4 @@ class TablesInMemory:
             return whole.filter(found)
         # A replaced row is not named by the change that replaces it, so all changes of its key are needed.
         keys = whole.keys
-        return whole.filter(np.asarray(pa.compute.is_in(keys, value_set=keys.filter(pa.array(found)))))
+        return whole.filter(pc.is_in(keys, value_set=keys.filter(pa.array(found))).to_numpy(zero_copy_only=False))

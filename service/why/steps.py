@@ -68,16 +68,15 @@ class PlanRows:
         def observe(output: MemberOutput) -> None:
             emitted[output.member.place].append(output.emitted.rows)
 
-        self.notes: list[str] = []
+        late: dict[str, list[Changes]] = defaultdict(list)
         engine = MemoryEngine(
             sink,
             observe=observe,
-            late=lambda node, changes: self.notes.append(
-                f"{node}: {counted(len(changes), 'late change')} dropped in the replay"
-            ),
+            late=lambda node, changes: late[node].append(changes),
         )
         for batch in _batches(tables, now, ordered=self.ordered):
             engine.batch(batch.rows, batch.now)
+        self._late = {node: Changes.concat(parts) for node, parts in late.items()}
         self._rows: dict[Origin, Rows] = {
             place: live_rows(Rows.concat(parts), SameRows(self.record(place))) for place, parts in emitted.items()
         }
@@ -95,6 +94,18 @@ class PlanRows:
     def place(self) -> int:
         """The position of the sink."""
         return len(self.graph.operators)
+
+    @property
+    def notes(self) -> list[str]:
+        """How many late changes each operator has dropped."""
+        return [
+            f"{node}: {counted(len(changes), 'late change')} dropped in the replay"
+            for node, changes in self._late.items()
+        ]
+
+    def late(self, node: str) -> Changes:
+        """Return the late changes that an operator has dropped."""
+        return self._late.get(node, Changes.empty())
 
     def operator(self, place: int) -> PhysicalOperator:
         """Return the operator at a position."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rowkind.service.physical.node import PhysicalSink
-from rowkind.service.plan.pipeline import plan
-from rowkind.service.query.trial import read
-from rowkind.service.why.answer import RowExplanation, answer
-from rowkind.service.why.sources import TablesInMemory
-from rowkind.service.why.wanted import WantedError, wanted
+from rowkind.service.why.answer import RowExplanation
+from rowkind.service.why.wanted import WantedError
 from tests.reproduced import reproduced
-from tests.trying import job
+from tests.unit.why.explained import explained, named
 
 ORDERS = {
     "mode": "retract",
@@ -86,19 +82,9 @@ CHANGES = [
 ]
 
 
-def why(
-    folder: Path, sql: str, key: str, sink: Mapping[str, Any] = KEYED, changes: Sequence[Mapping[str, Any]] = CHANGES
-) -> tuple[PhysicalSink, RowExplanation]:
+def why(folder: Path, sql: str, key: str, sink: Mapping[str, Any] = KEYED) -> tuple[PhysicalSink, RowExplanation]:
     """Return the plan and the answer."""
-    of = job(folder, sql, TABLES, sink=sink)
-    planned = plan(of, "o")
-    batches = read(of, map(json.dumps, changes), "changes.jsonl", 1)
-    return planned, answer(planned, wanted(planned, key.split()), TablesInMemory(batches), now=1)
-
-
-def named(found: RowExplanation) -> dict[str, list[int]]:
-    """Return the line numbers of the source rows that an answer names."""
-    return {table: sorted((of.rows.seq >> 16).tolist()) for table, of in found.sources.items() if len(of.rows)}
+    return explained(folder, TABLES, CHANGES, sql, key, sink)
 
 
 PRESENT = {
@@ -301,6 +287,20 @@ ABSENT = {
         [("anti_join_1", "match")],
         "has a match with",
     ),
+    "constant": (
+        "SELECT 'order' AS what, id FROM orders",
+        "what=invoice id=1",
+        {"mode": "retract"},
+        [("normalize_1", "value")],
+        "the step has 1 row, but none with what = 'invoice'",
+    ),
+    "aggregate with another value": (
+        "SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer",
+        "customer=Ada n=3",
+        {"mode": "retract"},
+        [("aggregate_1", "value")],
+        "the step has 1 row with orders.customer = 'Ada', but none with n = 3",
+    ),
     "window": (
         TUMBLED,
         "customer=Eve",
@@ -322,6 +322,27 @@ def test_a_missing_row_is_left_out_by_the_named_step(name: str, tmp_path: Path) 
         assert cause.step.startswith(step)
         assert cause.kind == kind
     assert any(text in cause.text for cause in found.causes), found.causes
+
+
+@pytest.mark.parametrize(
+    ("function", "condition", "key", "text"),
+    [
+        ("ROW_NUMBER", "n <= 1", "2", "has number 3 by derived_1.orders.customer, and only 1 is emitted"),
+        ("RANK", "n <= 1", "2", "has number 2 by derived_1.orders.customer, and only 1 is emitted"),
+        ("RANK", "n BETWEEN 2 AND 3", "3", "has number 4 by derived_1.orders.customer, and only 2 to 3 are emitted"),
+        ("DENSE_RANK", "n <= 2", "3", "has number 3 by derived_1.orders.customer, and only 1 to 2 are emitted"),
+        ("DENSE_RANK", "n >= 3", "2", "has number 2 by derived_1.orders.customer, and only 3 and above are emitted"),
+    ],
+)
+def test_tied_rows_have_the_number_of_the_function(
+    function: str, condition: str, key: str, text: str, tmp_path: Path
+) -> None:
+    """The order's customers are NULL, Ada, Ada and Bob."""
+    sql = f"SELECT id FROM (SELECT id, {function}() OVER (ORDER BY customer) AS n FROM orders) WHERE {condition}"
+    _, found = why(tmp_path, sql, key)
+    (cause,) = found.causes
+    assert cause.kind == "rank"
+    assert text in cause.text
 
 
 def test_only_rows_that_can_matter_are_kept(tmp_path: Path) -> None:
