@@ -14,7 +14,7 @@ from rowkind.errors import REFUSED
 from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
-from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output
+from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output, with_row
 
 if TYPE_CHECKING:
     from rowkind.avro.schema import Record
@@ -140,7 +140,7 @@ def consume(job_file: Path, name: str, *, follow: bool, fold: bool, form: Output
     job = opened(load_job(job_file))
     of = readable_topic(job, name)
     columns = [column.name for column in of.declared.fields]
-    shown, folded = RowOutput(form, columns if fold else ["op", *columns], numbers(of.declared)), TopicFold(of)
+    shown, folded = RowOutput(form, columns if fold else with_row(["op"], columns), numbers(of.declared)), TopicFold(of)
     try:
         for chunk in read(job, of, follow=follow, tolerate=True):
             for letter in chunk.letters:

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -43,6 +43,14 @@ def numbers(record: Record) -> frozenset[str]:
     return frozenset(column.name for column in record.fields if _NUMBER.match(column.type.sql))
 
 
+def with_row(own: Collection[str], row: Iterable[str]) -> list[str]:
+    """Return the columns of objects with the members `own` and a row.
+
+    If a column of the row has the name of a member, it is called `row.<name>`.
+    """
+    return [*own, *(f"row.{name}" if name in own else name for name in row)]
+
+
 @dataclass
 class RowOutput:
     """Prints objects with these columns; `right` names those that a table aligns to the right."""
@@ -63,9 +71,11 @@ class RowOutput:
     def add(self, found: Mapping[str, Any]) -> None:
         """Print an object whose member `row` has the columns of a row. A table may wait for `flush`.
 
-        In a table and in CSV, each of these columns is a column besides the object's other members.
+        In a table and in CSV, these columns follow the object's other members, as in `with_row`.
         """
-        self._add(found, {name: value for name, value in found.items() if name != "row"} | found.get("row", {}))
+        flat = {name: value for name, value in found.items() if name != "row"}
+        row = found.get("row", {})
+        self._add(found, flat | dict(zip(with_row(flat, row)[len(flat) :], row.values(), strict=True)))
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         """Print a row, whose columns may have any names. A table may wait for `flush`."""

@@ -15,7 +15,7 @@ import click
 from rowkind.errors import REFUSED, RowkindError
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
-from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output
+from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, row_output, with_row
 
 _POLL_SECONDS = 0.2
 """The interval at which `--watch` looks for changed files."""
@@ -72,7 +72,7 @@ class _Trial:
 
             run = on_spark(warn)
         columns = [column.name for column in plan.value.fields]
-        columns = columns if self.fold else ["batch", "op", *columns]
+        columns = columns if self.fold else with_row(["batch", "op"], columns)
         shown = RowOutput(self.form, columns, numbers(plan.value) | {"batch"})
         for found in trial.results(job, plan, batches, run, fold=self.fold):
             shown.add(found)

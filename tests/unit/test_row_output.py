@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowkind.avro.schema import Record
-from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers
+from rowkind.service.cli.row_output import OutputForm, RowOutput, numbers, with_row
 
 RECORD = Record.of({"id": "BIGINT", "name": "STRING", "price": "DECIMAL(10,2)", "tags": "ARRAY<STRING>"})
 ROWS: list[Mapping[str, Any]] = [
@@ -74,3 +74,10 @@ def test_columns_of_a_row_may_have_any_name(form: OutputForm, wanted: str, capsy
     output.add_row({"op": "c", "row": 1})
     output.flush()
     assert capsys.readouterr().out == wanted
+
+
+def test_a_column_of_the_row_does_not_replace_the_row_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    """A column `op` of a changed row is called `row.op` in CSV."""
+    output = RowOutput("csv", with_row(["op"], ["id", "op"]))
+    output.add({"op": "-D", "row": {"id": 1, "op": "c"}})
+    assert capsys.readouterr().out == "op,id,row.op\n-D,1,c\n"
