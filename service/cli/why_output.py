@@ -19,7 +19,7 @@ from rowkind.service.plan.explain.display_names import with_display_names
 if TYPE_CHECKING:
     from rowkind.service.job.model import Job
     from rowkind.service.physical.node import PhysicalSink
-    from rowkind.service.why.answer import RowExplanation, SourceRow, StepRows, ToldCause
+    from rowkind.service.why.answer import RowExplanation, SourceRow, StepRows, ReportedCause
     from rowkind.service.why.history import Replayed, TopicChange
     from rowkind.service.why.replay import Place
 
@@ -57,7 +57,7 @@ def text(job: Job, sink: PhysicalSink, answer: RowExplanation) -> Iterator[str]:
     yield from (f"- {note}" for note in answer.notes)
 
 
-def _cause(cause: ToldCause) -> Iterator[str]:
+def _cause(cause: ReportedCause) -> Iterator[str]:
     yield f"{click.style(cause.step, fg='red', bold=True)}: {cause.text}"
     if cause.rows is not None and cause.rows.count:
         yield from _rows(cause.rows, "  ")

@@ -55,7 +55,7 @@ class StepRows:
 
 
 @dataclass(frozen=True)
-class ToldCause:
+class ReportedCause:
     """A cause with the first rows that it is about."""
 
     step: str
@@ -78,7 +78,7 @@ class RowExplanation:
     wanted: WantedRow
     rows: Sequence[JsonRow]
     steps: Mapping[str, StepRows]
-    causes: Sequence[ToldCause]
+    causes: Sequence[ReportedCause]
     reads: Sequence[TableRead]
     notes: list[str] = field(default_factory=list)
     topic_rows: Sequence[JsonRow] | None = None
@@ -111,7 +111,7 @@ def answer(
         wanted=wanted,
         rows=decode(sink.value, payloads),
         steps=dict(_steps(steps, traced)),
-        causes=[_told(steps, each) for each in causes],
+        causes=[_reported(steps, each) for each in causes],
         reads=list(narrowing.reads.values()),
         notes=[*_notes(sink, narrowing), *steps.notes],
         sources={
@@ -204,14 +204,14 @@ def _shown(steps: PlanRows, origin: int, some: Rows) -> Sequence[JsonRow]:
     return found
 
 
-def _told(steps: PlanRows, cause: Cause) -> ToldCause:
+def _reported(steps: PlanRows, cause: Cause) -> ReportedCause:
     rows = None
     if cause.table and len(cause.changes):
         changes = steps.tables[cause.table]
         rows = StepRows(len(cause.changes), sources=[source_row(changes, int(at)) for at in cause.changes])
     elif cause.rows is not None:
         rows = rows_of(steps, *cause.rows)
-    return ToldCause(cause.step, cause.kind, cause.text, rows)
+    return ReportedCause(cause.step, cause.kind, cause.text, rows)
 
 
 def _notes(sink: PhysicalSink, narrowing: Narrowing) -> Iterator[str]:
