@@ -19,7 +19,7 @@ from rowkind.service.plan.explain.display_names import with_display_names
 if TYPE_CHECKING:
     from rowkind.service.job.model import Job
     from rowkind.service.physical.node import PhysicalSink
-    from rowkind.service.why.answer import RowExplanation, SourceRow, StepRows, ReportedCause
+    from rowkind.service.why.answer import ReportedCause, RowExplanation, SourceRow, StepRows
     from rowkind.service.why.history import Replayed, TopicChange
     from rowkind.service.why.replay import Place
 
