@@ -52,12 +52,12 @@ def test_the_sales_of_the_page_give_what_its_table_says(sink: str, column: int) 
 
 
 def test_what_the_page_shows_of_the_job_and_its_plan_is_there() -> None:
-    """The YAML on the page is part of the example, and its plan is part of the output of `explain`."""
+    """The YAML on the page is part of the example, and its plan is part of the output of `explain --full`."""
     (yaml,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     job = (EXAMPLE / "job.yaml").read_text()
     assert all(line.strip() in job for line in yaml.splitlines())
     (plan,) = re.findall(r"```\n(└─.*?)```", PAGE, re.DOTALL)
-    result = CliRunner().invoke(main, ["explain", str(EXAMPLE / "job.yaml")], catch_exceptions=False)
+    result = CliRunner().invoke(main, ["explain", "--full", str(EXAMPLE / "job.yaml")], catch_exceptions=False)
     assert plan in result.stdout
 
 
