@@ -25,6 +25,7 @@ NOT_SHOWN = {
     "rowkind_broken_promise_offset",
     "rowkind_committed_offset",
     "rowkind_dead_letters_written_total",
+    "rowkind_edge_rows_total",
     "rowkind_next_due_timestamp_seconds",
     "rowkind_watermark_timestamp_seconds",
 }

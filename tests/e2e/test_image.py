@@ -16,7 +16,7 @@ from tests.e2e.containers import BASE_IMAGE, ROOT
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
 JARS = "/opt/rowkind/lib/python3*/site-packages/pyspark/jars/*.jar /opt/rowkind/share/rowkind/s3a-*/*.jar"
-LARGEST = 900_000_000
+LARGEST = 910_000_000
 """The limit for the size of all layers together, unpacked, in bytes."""
 
 # All restrictions of a pod of the Helm chart.

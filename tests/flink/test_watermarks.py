@@ -28,11 +28,11 @@ def script(definition: str, options: str = "", before: str = "") -> str:
     ("definition", "expected"),
     [
         ("WATERMARK FOR at AS at", {"column": "at"}),
-        ("WATERMARK FOR `at` AS `at` - INTERVAL '5' SECOND", {"column": "at", "delay": 5_000}),
-        ("WATERMARK FOR at AS at - INTERVAL '0.001' SECOND", {"column": "at", "delay": 1}),
-        ("WATERMARK FOR at AS at - INTERVAL '1:30' MINUTE TO SECOND", {"column": "at", "delay": 90_000}),
-        ("WATERMARK FOR at AS at - INTERVAL '1' DAY(3)", {"column": "at", "delay": 86_400_000}),
-        ("WATERMARK FOR ts AS ts - INTERVAL '5' MINUTES", {"column": "TIMESTAMP_MILLIS(ms)", "delay": 300_000}),
+        ("WATERMARK FOR `at` AS `at` - INTERVAL '5' SECOND", {"column": "at", "delay": "5s"}),
+        ("WATERMARK FOR at AS at - INTERVAL '0.001' SECOND", {"column": "at", "delay": "1ms"}),
+        ("WATERMARK FOR at AS at - INTERVAL '1:30' MINUTE TO SECOND", {"column": "at", "delay": "90s"}),
+        ("WATERMARK FOR at AS at - INTERVAL '1' DAY(3)", {"column": "at", "delay": "1d"}),
+        ("WATERMARK FOR ts AS ts - INTERVAL '5' MINUTES", {"column": "TIMESTAMP_MILLIS(ms)", "delay": "5m"}),
     ],
 )
 def test_a_watermark_is_the_tables(tmp_path: Path, definition: str, expected: dict[str, object]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from contextvars import copy_context
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -50,7 +52,11 @@ def typed(tables: JobTables, *lines: str) -> None:
     """Type lines into a shell until it ends."""
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text("".join(lines))
-        Shell(tables, "table").run()
+        # In a thread of its own, because another test may have left an event loop running in this one.
+        shell = Thread(target=copy_context().run, args=(Shell(tables, "table").run,))
+        shell.start()
+        shell.join(60)
+        assert not shell.is_alive(), "the shell has ended"
 
 
 def test_a_query_may_have_several_lines(tables: JobTables, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
