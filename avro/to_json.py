@@ -33,17 +33,17 @@ def json_values(type_: Type, column: pa.Array) -> list[Any]:
         return _each(column, lambda value: f"{value:f}")
     write = _WRITTEN.get(column.type)
     if write is None and pa.types.is_fixed_size_binary(column.type):
-        write = _base64
+        write = base64_text
     return column.to_pylist() if write is None else _each(column, write)
 
 
 def nested_values(type_: Type, column: pa.Array, write: Callable[[Type, pa.Array], list[Any]]) -> list[Any]:
     """Return arrays, maps or structs as lists and objects. `write` converts the values inside them."""
     if type_.kind == "array":
-        return _several(write(type_.element, column.values), column)
+        return slices(write(type_.element, column.values), column)
     if type_.kind == "map":
         entries = list(zip(column.keys.to_pylist(), write(type_.element, column.items), strict=True))
-        return [None if each is None else dict(each) for each in _several(entries, column)]
+        return [None if each is None else dict(each) for each in slices(entries, column)]
     parts = [write(each.type, column.field(number)) for number, each in enumerate(type_.fields)]
     names = [each.name for each in type_.fields]
     rows: Any = zip(*parts, strict=True) if parts else [()] * len(column)
@@ -55,26 +55,28 @@ def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
     return [None if value is None else write(value) for value in column.to_pylist()]
 
 
-def _several(values: list[Any], column: pa.Array) -> list[Any]:
+def slices(values: list[Any], column: pa.Array) -> list[Any]:
     """Return, for each row of an array or map column, the row's slice of all `values`, or None for NULL."""
     there = validity(column).tolist()
     bounds = pairwise(offsets_of(column).tolist())
     return [values[start:end] if is_ else None for (start, end), is_ in zip(bounds, there, strict=False)]
 
 
-def _base64(value: bytes) -> str:
+def base64_text(value: bytes) -> str:
+    """Return bytes as text in Base64."""
     return base64.b64encode(value).decode()
 
 
-def _float(value: float) -> float | str:
+def json_float(value: float) -> float | str:
+    """Return a number as a JSON value. NaN and infinities, which JSON does not have, become texts."""
     if isfinite(value):
         return value
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124 -- NaN alone differs
 
 
 _WRITTEN: Mapping[pa.DataType, Callable[[Any], Any]] = {
-    pa.binary(): _base64,
-    pa.float32(): _float,
-    pa.float64(): _float,
+    pa.binary(): base64_text,
+    pa.float32(): json_float,
+    pa.float64(): json_float,
 }
 """Converters for the types whose values JSON and Python represent differently."""

@@ -49,3 +49,8 @@ def duration(seconds: float) -> str:
             rest = whole % unit // smaller
             return f"{whole // unit}{_TIED}{name}{f'{_TIED}{rest}{_TIED}{small}' if rest else ''}"
     return f"{whole}{_TIED}s"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters. The end of a longer text is replaced by an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 from collections.abc import Callable, Iterator
-from itertools import pairwise
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -66,6 +63,8 @@ def json_values(column: pa.Array) -> list[Any]:
     """Return a column's values as JSON values, in the same forms as `rowkind consume` prints them."""
     import pyarrow as pa  # noqa: PLC0415 -- loaded when it is needed
 
+    from rowkind.avro.to_json import slices  # noqa: PLC0415 -- as above
+
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
         parts = [json_values(column.field(number)) for number in range(len(names))]
@@ -73,9 +72,9 @@ def json_values(column: pa.Array) -> list[Any]:
         return [dict(zip(names, row, strict=True)) if is_ else None for is_, *row in zip(there, *parts, strict=True)]
     if pa.types.is_map(column.type):
         entries = list(zip(map(str, column.keys.to_pylist()), json_values(column.items), strict=True))
-        return [None if each is None else dict(each) for each in _slices(entries, column)]
+        return [None if each is None else dict(each) for each in slices(entries, column)]
     if pa.types.is_list(column.type):
-        return _slices(json_values(column.values), column)
+        return slices(json_values(column.values), column)
     plain, write = _writer(column)
     return [None if value is None else write(value) for value in plain.to_pylist()]
 
@@ -85,6 +84,7 @@ def _writer(column: pa.Array) -> tuple[pa.Array, Callable[[Any], Any]]:
     import pyarrow as pa  # noqa: PLC0415 -- as above
 
     from rowkind.avro.time_text import PER_SECOND, date_text, moment_text, time_text  # noqa: PLC0415 -- as above
+    from rowkind.avro.to_json import base64_text, json_float  # noqa: PLC0415 -- as above
 
     type_ = column.type
     if pa.types.is_timestamp(type_):
@@ -100,23 +100,14 @@ def _writer(column: pa.Array) -> tuple[pa.Array, Callable[[Any], Any]]:
     if pa.types.is_decimal(type_):
         return column, lambda value: f"{value:f}"
     if pa.types.is_floating(type_):
-        return column, lambda value: value if isfinite(value) else _special(value)
+        return column, json_float
     if pa.types.is_binary(type_):
-        return column, lambda value: base64.b64encode(value).decode()
+        return column, base64_text
     return column, lambda value: value
 
 
 def _infinity(value: int, earliest: int, latest: int) -> str | None:
     return "-infinity" if value == earliest else "infinity" if value == latest else None
-
-
-def _special(value: float) -> str:
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124 -- NaN alone differs
-
-
-def _slices(values: list[Any], column: pa.Array) -> list[Any]:
-    there, bounds = column.is_valid().to_pylist(), pairwise(column.offsets.to_pylist())
-    return [values[begin:end] if is_ else None for is_, (begin, end) in zip(there, bounds, strict=True)]
 
 
 def _print_markdown(result: QueryResult) -> None:

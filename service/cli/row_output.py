@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from rowkind.quantities import shortened
+
 if TYPE_CHECKING:
     from rowkind.avro.schema import Record
 
@@ -89,7 +91,7 @@ class RowOutput:
             self._csv.writerow(["" if flat.get(name) is None else text_of(flat[name]) for name in self.columns])
             return
         *first, last = (_cell(flat, name) for name in self.columns)
-        self._waiting.append([*(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…" for text in first), last])
+        self._waiting.append([*(shortened(text, _WIDEST) for text in first), last])
         if len(self._waiting) >= _AT_ONCE:
             self.flush()
 

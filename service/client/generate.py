@@ -39,7 +39,6 @@ def write(producer: Producer, of: Generation) -> Iterator[int]:
     table = replace(producer.table, generation=of)
     begun = round(time.time() * 1000)
     schedule, topic = table.schedule(begun), GeneratedTopic(table, begun)
-    assert schedule is not None, "the table is generated"
     at = 0
     while of.most is None or at < of.most * schedule.stride:
         due = schedule.end(time.time() * 1000)

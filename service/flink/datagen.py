@@ -20,7 +20,7 @@ _TEXT = 100
 """The length of texts in Flink if none is given."""
 
 
-def is_generated(table: CreateTable) -> bool:
+def uses_datagen(table: CreateTable) -> bool:
     """Return whether a table has the connector datagen."""
     connector = table.options.get("connector")
     return connector is not None and connector.value == DATAGEN

@@ -10,7 +10,7 @@ from typing import Any
 
 from rowkind.service.flink import watermarks
 from rowkind.service.flink.connectors import Endpoints, length_of_time, shared, start_of, topic_of
-from rowkind.service.flink.datagen import generate, is_generated
+from rowkind.service.flink.datagen import generate, uses_datagen
 from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.drafts import Drafting, named
 from rowkind.service.flink.queries import Translator, read_tables
@@ -222,7 +222,7 @@ class _Import:
         self, table: CreateTable, hinted: Options, views: Mapping[str, Sql], translator: Translator
     ) -> dict[str, Any]:
         options = {**table.options, **hinted}
-        if is_generated(table):
+        if uses_datagen(table):
             return self._generated(table, options, translator)
         topic = topic_of(self.script, table, sink=False)
         made: dict[str, Any] = {} if topic.name == table.name and table.name not in views else {"topic": topic.name}

@@ -63,10 +63,8 @@ class GeneratedTopic:
     """The topic of a generated table. `begun`: the Unix time of its first record, in ms."""
 
     def __init__(self, table: SourceTable, begun: int) -> None:
-        schedule = table.schedule(begun)
-        assert schedule is not None, "the table is generated"
-        self._table, self._schedule = table, schedule
-        self._of, self._stride = schedule.of, schedule.stride
+        self._table, self._schedule = table, table.schedule(begun)
+        self._of, self._stride = self._schedule.of, self._schedule.stride
 
     def changes(self, start: int, stop: int) -> GeneratedChanges:
         """Return the changes with offsets from `start` up to, but not including, `stop`."""

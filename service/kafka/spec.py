@@ -103,8 +103,7 @@ class SourceSpec:
     @property
     def schedules(self) -> Mapping[str, Schedule]:
         """When the records of each generated topic are due."""
-        found = {topic: table.schedule(self.begun) for topic, table in self.generated.items()}
-        return {topic: schedule for topic, schedule in found.items() if schedule is not None}
+        return {topic: table.schedule(self.begun) for topic, table in self.generated.items()}
 
 
 def starts(scans: Iterable[GraphScan]) -> dict[str, Start]:

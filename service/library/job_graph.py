@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from rowkind.errors import RowkindError
-from rowkind.quantities import counted
+from rowkind.quantities import counted, shortened
 from rowkind.service.job.model import Job
 from rowkind.service.physical.sink_target import destination
 from rowkind.service.plan.explain.describe import describe
@@ -85,4 +85,4 @@ def _arrow(left: float, source: float, target: float) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return shortened(text, _LONGEST)

@@ -14,7 +14,7 @@ from rowkind.avro.schema import Record
 from rowkind.errors import RowkindError
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.changes import Changes
-from rowkind.quantities import counted
+from rowkind.quantities import counted, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,10 @@ class Result:
 
     def __repr__(self) -> str:
         """Return the first rows as a text table."""
-        texts = [list(self.columns), *([_short(_text(value)) for value in row.values()] for row in self._first())]
+        texts = [
+            list(self.columns),
+            *([shortened(_text(value), _NARROW) for value in row.values()] for row in self._first()),
+        ]
         widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         lines = [
             "  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in texts
@@ -147,7 +150,3 @@ def of_changes(record: Record, batches: Sequence[Changes]) -> pa.Table:
 
 def _text(value: Any) -> str:
     return "NULL" if value is None else str(value)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _NARROW else f"{text[: _NARROW - 1]}…"

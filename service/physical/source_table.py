@@ -114,10 +114,9 @@ class SourceTable:
     known_as: str | None = None
     generation: Generation | None = None
 
-    def schedule(self, begun: int) -> Schedule | None:
+    def schedule(self, begun: int) -> Schedule:
         """Return when the rows of a generated table are due, of which the first is due at `begun`, Unix time in ms."""
-        if self.generation is None:
-            return None
+        assert self.generation is not None, "the table is generated"
         # An update of a retract table is two records.
         return Schedule(self.generation, begun, 2 if self.mode == "retract" else 1)
 

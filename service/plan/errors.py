@@ -124,6 +124,15 @@ def written(node: exp.Expr) -> str:
     return str(node.meta.get(_WORD) or "")
 
 
+def enclosing_span(node: exp.Expr | None) -> SqlSpan | None:
+    """Return the range of a node or of its nearest ancestor with a known position, or None if there is none."""
+    while node is not None:
+        if (found := span(node)) is not None:
+            return found
+        node = node.parent
+    return None
+
+
 def span(node: exp.Expr) -> SqlSpan | None:
     """Return a node's range in the SQL, from its first to its last word. Words without a position are ignored.
 

@@ -17,7 +17,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical.generation import generated_topic
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.physical.source_table import SourceTable, Watermark
-from rowkind.service.plan.errors import PlanError, Refusal, span
+from rowkind.service.plan.errors import PlanError, Refusal, enclosing_span
 from rowkind.service.plan.fingerprint import Fingerprint
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
 from rowkind.service.plan.phases import PHASES
@@ -219,9 +219,7 @@ def parsed_text(job: Job, origin: str, sql: str) -> exp.Expr:
 
 
 def _error(job: Job, sink: str, found_in: dict[str, str], refusal: Refusal) -> PlanError:
-    at, found = refusal.at, None
-    while at is not None and (found := span(at)) is None:
-        at = at.parent
+    found = enclosing_span(refusal.at)
     if found is None:
         return PlanError(place(job, f"sinks.{sink}.{refusal.field}"), refusal.text)
     sql = found_in[found.origin]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rowkind.quantities import counted
+from rowkind.quantities import counted, shortened
 from rowkind.service.testing.suite import OP, ComparedRow
 
 CLOSE = 1e-9
@@ -174,5 +174,4 @@ def _cell(row: ComparedRow, name: str) -> str:
         return ""
     value = row[name]
     text = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = text.replace("\n", "\\n")
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+    return shortened(text.replace("\n", "\\n"), _WIDEST)

@@ -30,7 +30,7 @@ from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.physical.operators import PhysicalMatch, PhysicalTemporalFilter
 from rowkind.service.physical.source_table import Start
 from rowkind.service.physical.tree import walk
-from rowkind.service.plan.errors import Refusal, span
+from rowkind.service.plan.errors import Refusal, enclosing_span
 from rowkind.service.plan.passes.extract_equal_keys import extracted
 from rowkind.service.plan.pipeline import check_sink, logical, plan, source_table, texts
 from rowkind.service.plan.query import Query
@@ -325,9 +325,7 @@ def _notes(plain: BatchStatement, sure: Mapping[str, SureRows], waits: bool, com
 
 def _with_place(job: Job, error: NotComparedError) -> str:
     """Return the reason, with the position in the SQL."""
-    at, found = error.at, None
-    while at is not None and (found := span(at)) is None:
-        at = at.parent
+    found = enclosing_span(error.at)
     if found is None:
         return error.reason
     sql = texts(job)[found.origin]

@@ -53,7 +53,7 @@ def test_the_options_of_datagen_are_settings_of_generate(tmp_path: Path) -> None
 def test_what_a_job_cannot_generate_is_noted() -> None:
     """An option that has no setting, a field that the table does not have, and a value that is no number."""
     for option, told in (
-        (", 'fields.nobody.min' = '1'", "Orders: the option fields.nobody.min of datagen is not supported"),
+        (", 'fields.absent.min' = '1'", "Orders: the option fields.absent.min of datagen is not supported"),
         (", 'fields.quantity.min' = 'x'", "Orders: min: 'x' is not a number"),
         (", 'source' = 'x'", "Orders: the option source of datagen is not supported"),
     ):

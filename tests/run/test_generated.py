@@ -41,7 +41,7 @@ def job(
 ) -> TopicJob:
     """A job over two generated tables."""
     monkeypatch.setenv("ROWKIND_PYTHON", sys.executable)
-    monkeypatch.setenv("ROWKIND_STAND_IN", "nobody answers here")
+    monkeypatch.setenv("ROWKIND_STAND_IN", "no process answers")
     made = TopicJob(spark, broker.bootstrap_servers, tmp_path, f"made-{os.getpid()}-{tmp_path.name}", **SINKS)
     t = {
         "mode": request.param,

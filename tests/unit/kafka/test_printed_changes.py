@@ -87,5 +87,5 @@ def test_discarded_changes_are_only_counted(capsys: pytest.CaptureFixture[str]) 
 def test_the_task_fails_if_the_job_does_not_answer(tmp_path: Path) -> None:
     """The task then fails before it records its progress, so the batch is repeated."""
     with pytest.raises(PrinterLostError, match=r"Sink paid: .*prints its changes again") as lost:
-        write(spec(str(tmp_path / "nobody")), batch(UPDATE))
+        write(spec(str(tmp_path / "closed")), batch(UPDATE))
     assert lost.value.retryable

@@ -47,7 +47,7 @@ def test_a_peak_of_the_lag_is_kept_and_a_pause_is_a_gap() -> None:
 
 
 def test_latencies_become_quantiles() -> None:
-    """The median and the 99th percentile of a slot are within 5 %, and each slot starts anew."""
+    """The median and the 99th percentile of a slot are within 5 %, and each slot starts empty."""
     history = QueryHistory()
     for seconds in range(1, 101):
         history.observe(seconds / 10, 3, NOON)
