@@ -39,23 +39,24 @@ demo: $(READY) ## run an example job on an embedded Kafka broker; on a terminal,
 	$(BIN)/rowkind demo
 
 # tests/conftest.py groups tests by worker, and runs the longest tests first.
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations 20 --durations-min 1
+PYTEST := $(BIN)/pytest --dist loadgroup --no-loadscope-reorder --durations 20 --durations-min 1
 
 quick: $(READY) ## run the tests that need only Python, with few random cases
-	ROWKIND_TEST_SEEDS=0.05 $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/flink tests/matrix
+	ROWKIND_TEST_SEEDS=0.05 $(PYTEST) -n 2 tests/unit tests/laws tests/oracle tests/plan tests/flink tests/matrix
 
 # With this archive, Spark starts in half the time.
 $(VENV)/.warm: $(READY)
 	$(BIN)/python -m rowkind.service.processes.class_archive
 	@touch $@
 
-# Random tests use the same cases each time, so a third of the cases is enough here. `make soak` runs many.
+# Random tests use the same cases each time, so a third of the cases is enough here. `make soak` runs many. Tests that
+# start jobs wait at times, so tests/conftest.py starts more workers than there are cores.
 test: lint $(VENV)/.warm ## run static checks and all tests
-	ROWKIND_TEST_SEEDS=$${ROWKIND_TEST_SEEDS:-0.3} $(PYTEST)
+	ROWKIND_TEST_SEEDS=$${ROWKIND_TEST_SEEDS:-0.3} $(PYTEST) -n auto
 
 TIMES ?= 10
 soak: $(READY) ## run the random tests, with TIMES=10 times as many cases
-	ROWKIND_TEST_SEEDS=$(TIMES) $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/flink tests/examples
+	ROWKIND_TEST_SEEDS=$(TIMES) $(PYTEST) -n 2 tests/unit tests/laws tests/oracle tests/plan tests/flink tests/examples
 
 lint: $(READY) ## run ruff and mypy, as in CI
 	$(BIN)/ruff format --check .

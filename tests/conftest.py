@@ -15,13 +15,25 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.dev.broker import Broker
 from rowkind.service.spark.session import session
+from tests.parts import PART, in_part
 from tests.run.process import until
 from tests.seeds import few
 
 LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "cdc", "spark", "kafka", "system", "docs", "examples", "plan")
 """The folders whose tests take seconds each, or must run in one process; the longest first."""
+WORKER_MEMORY = 4 << 30
+"""The bytes of memory that a test process needs at most, with its broker, its Spark session and a job."""
 SAMPLED = {"oracle": 1, "laws": 1, "flink": 8, "matrix": 12}
 """How many parameters of each test a quick run takes in these folders, unless the mark `sampled` has another number."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of test processes for `-n auto`: three per two cores, if there is enough memory.
+
+    Tests that start jobs wait a quarter of the time. Fewer processes leave cores idle, and more end no earlier.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)) * 3 // 2, memory // WORKER_MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,16 +41,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Sample the tests; give each process whole modules of those that need Spark or a broker, the longest first.
 
     Each process has its own Spark session and broker, if any, and one process plans all cases of `tests/plan`. The many
-    short tests come last and even out the load.
+    short tests come last and even out the load. If this run is one of several parts, each part has whole modules.
     """
-    taken = {each for _, tests in itertools.groupby(items, _function) for each in _sample(list(tests))}
+    items.sort(key=_turn)
+    mine = in_part([_together(each) for each in items], *PART)
+    sampled = {each for _, tests in itertools.groupby(items, _function) for each in _sample(list(tests))}
+    taken = {each for each in sampled if _together(each) in mine}
     config.hook.pytest_deselected(items=[each for each in items if each not in taken])
     items[:] = [each for each in items if each in taken]
     for item in items:
         shares = any(item.get_closest_marker(shared) for shared in ("spark", "kafka"))
         if (shares or _folder(item) == "plan") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0] if shares else "plan"))
-    items.sort(key=_turn)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -46,6 +60,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.getoption("loadgroup", default=False):
         for item in session.items:
             assert not item.get_closest_marker("xdist_group") or "@" in item.nodeid, f"{item.nodeid} has no group"
+
+
+def _together(item: pytest.Item) -> str:
+    """Return a name of the tests that belong to the same part: those of a module, of a group, or of `tests/plan`."""
+    group = item.get_closest_marker("xdist_group")
+    return str(group.args[0]) if group else "plan" if _folder(item) == "plan" else item.nodeid.partition("::")[0]
 
 
 def _function(item: pytest.Item) -> str:
