@@ -163,7 +163,9 @@ def test_a_session_with_another_python_is_refused(broker: Broker, tmp_path: Path
     job = shop.job({"counted": COUNTED})
     venv.create(tmp_path / "venv", with_pip=False)
     path = f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"} | {"PATH": path}
+    # With PYTHONPATH, the other Python would find Rowkind.
+    left_out = ("PYSPARK_PYTHON", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out} | {"PATH": path}
     program = [sys.executable, "-c", STRANGE, str(job)]
     ran = subprocess.run(
         program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
