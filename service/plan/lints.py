@@ -6,15 +6,16 @@ result does not have, messages or state, or nothing but the reader's time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from rowkind.operators.rank.ranking import RankFunction
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
+from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.graph import graph
 from rowkind.service.physical.node import PhysicalNode, PhysicalSink
 from rowkind.service.physical.operators import PhysicalAggregate, PhysicalOver, PhysicalRank
@@ -58,9 +59,7 @@ def lints(job: Job, sinks: Sequence[PhysicalSink]) -> Iterator[Lint]:
     """Yield each lint of a job with the plans of its sinks. Raises PlanError or JobError if it cannot be parsed."""
     trees = {origin: parsed_text(job, origin, sql) for origin, sql in texts(job).items()}
     yield from _unused(job, trees, sinks)
-    views = {name: tuple(_names(trees[f"views.{name}"])) for name in job.views}
-    columns = {name.lower(): names for name, names in _columns(job).items()}
-    columns |= {name.lower(): names for name, names in views.items()}
+    columns = _columns(job, trees)
     for origin, tree in trees.items():
         for node, text, cost in (*_quoted(tree, columns), *_null_comparisons(tree), *_inner_joins(tree, columns)):
             if (at := span(node)) is not None:
@@ -70,8 +69,16 @@ def lints(job: Job, sinks: Sequence[PhysicalSink]) -> Iterator[Lint]:
         yield from _rank_numbers(job, sink)
 
 
-def _columns(job: Job) -> dict[str, tuple[str, ...]]:
-    return {name: declared(job, name).names for name in job.tables}
+def _columns(job: Job, trees: Mapping[str, exp.Expr]) -> dict[str, tuple[str, ...]]:
+    """Return the columns of each table and view, keyed by its lowercase name."""
+    columns = {name.lower(): declared(job, name).names for name in job.tables}
+    # A view may be declared before the views that it reads, so its columns may become known only in a later pass.
+    for _ in job.views:
+        before = dict(columns)
+        columns |= {name.lower(): tuple(_names(trees[f"views.{name}"], columns)) for name in job.views}
+        if columns == before:
+            break
+    return columns
 
 
 def _unused(job: Job, trees: Mapping[str, exp.Expr], sinks: Sequence[PhysicalSink]) -> Iterator[Lint]:
@@ -119,7 +126,9 @@ def _null_comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, LintCost]
 
 def _inner_joins(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[exp.Expr, str, LintCost]]:
     """Yield conditions in WHERE that drop all null-padded rows of one side of an outer join."""
-    columns = {**columns, **{each.alias.lower(): tuple(_names(each.this)) for each in tree.find_all(exp.CTE)}}
+    columns = {**columns}
+    for each in tree.find_all(exp.CTE):
+        columns[each.alias.lower()] = tuple(_names(each.this, columns))
     for select in tree.find_all(exp.Select):
         where, padded = select.args.get("where"), dict(_padded(select))
         if where is None or not padded:
@@ -127,15 +136,14 @@ def _inner_joins(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iter
         for condition in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
             if not isinstance(condition, _NEVER_NULL) or condition.find(*_MAY_BE_TRUE):
                 continue
-            for column in condition.find_all(exp.Column):
-                relation, join = padded.get(column.table.lower(), (None, ""))
-                if relation is not None and _has(_columns_of(relation, columns), column.name):
-                    text = (
-                        f"this condition is not true if {column.table} has no match, so the outer join is "
-                        f"{_ARTICLES[join]}: write {join}, or move the condition to ON"
-                    )
-                    yield condition, text, "rows"
-                    break
+            owners = (_owner(select, column, columns) for column in condition.find_all(exp.Column))
+            if (name := next((owner for owner in owners if owner in padded), None)) is not None:
+                relation, join = padded[name]
+                text = (
+                    f"this condition is not true if {relation.alias_or_name} has no match, so the outer join is "
+                    f"{_ARTICLES[join]}: write {join}, or move the condition to ON"
+                )
+                yield condition, text, "rows"
 
 
 def _padded(select: exp.Select) -> Iterator[tuple[str, tuple[exp.Expr, str]]]:
@@ -152,10 +160,31 @@ def _padded(select: exp.Select) -> Iterator[tuple[str, tuple[exp.Expr, str]]]:
         before.append(join.this)
 
 
+def _relations(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yield the relations in FROM, in order."""
+    if (from_ := select.args.get("from_")) is not None:
+        yield from_.this
+    yield from (join.this for join in select.args.get("joins") or [])
+
+
+def _owner(select: exp.Select, column: exp.Column, columns: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Return the lowercase name of the relation in FROM to which a column belongs, or None if it is not known."""
+    if any(_has([each.name for each in join.args.get("using") or []], column.name) for join in select.args["joins"]):
+        return None  # The column comes from both relations.
+    owners = [
+        name
+        for each in _relations(select)
+        if (name := each.alias_or_name.lower()) and _has(_columns_of(each, columns), column.name)
+    ]
+    if column.table:
+        return column.table.lower() if column.table.lower() in owners else None
+    return owners[0] if len(owners) == 1 else None
+
+
 def _columns_of(relation: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Sequence[str]:
     """Return the known columns of a relation in FROM."""
     if isinstance(relation, exp.Subquery):
-        return tuple(_names(relation.this))
+        return tuple(_names(relation.this, columns))
     return columns.get(relation.name.lower(), ()) if isinstance(relation, exp.Table) else ()
 
 
@@ -163,50 +192,90 @@ def _has(columns: Sequence[str], name: str) -> bool:
     return name.lower() in {column.lower() for column in columns}
 
 
+@dataclass(frozen=True)
+class _ResultColumn:
+    """A column of the result. `computed`: whether it is computed from another column instead of being that column."""
+
+    name: str
+    computed: bool = False
+
+
 def _rank_numbers(job: Job, sink: PhysicalSink) -> Iterator[Lint]:
     """Yield rank numbers in a result: if a row enters a partition, all rows below it have new numbers."""
-    for column, most in dict(_numbers_in(sink, {name: name for name in sink.value.names})).items():
+    found = _numbers_in(sink, {name: (_ResultColumn(name),) for name in sink.value.names})
+    for column, most in {column.name: (column, most) for column, most in found}.values():
         last = "" if most is None else f", up to {most - 1} per change"
+        what = f"the result has the rank number {column.name}"
+        if column.computed:
+            what = f"the result's column {column.name} is computed from a rank number"
         text = (
-            f"the result has the rank number {column}: if a row enters or leaves, all rows below it are written "
-            f"again{last}. If readers can sort the rows, leave {column} out of SELECT"
+            f"{what}: if a row enters or leaves, all rows below it are written again{last}. If readers can sort the "
+            f"rows, leave {column.name} out of SELECT"
         )
         yield Lint(place(job, f"sinks.{sink.name}.sql"), text, "messages")
 
 
-def _numbers_in(node: PhysicalSink | PhysicalNode, kept: Mapping[str, str]) -> Iterator[tuple[str, int | None]]:
-    """Yield each column of the result that is a rank number, and the last number, None if there is no upper bound.
+def _numbers_in(
+    node: PhysicalSink | PhysicalNode, kept: Mapping[str, tuple[_ResultColumn, ...]]
+) -> Iterator[tuple[_ResultColumn, int | None]]:
+    """Yield each column of the result that follows a rank number, and the last number, None if there is no upper bound.
 
-    `kept` has the columns of the node's own rows that the result has unchanged, each with its name in the result.
+    `kept` has the columns of the node's own rows that the result has or is computed from.
     """
     if isinstance(node, PhysicalRank) and node.ranking.first != node.ranking.last:
-        yield from ((kept[number], node.ranking.last) for number in node.numbers if number in kept)
+        yield from ((each, node.ranking.last) for number in node.numbers for each in kept.get(number, ()))
     # If rows arrive in order, no row enters above another.
     if isinstance(node, PhysicalOver) and node.ahead is None:
         numbers = [call.name for call in node.calls if call.function in get_args(RankFunction)]
-        yield from ((kept[number], None) for number in numbers if number in kept)
+        yield from ((each, None) for number in numbers for each in kept.get(number, ()))
     if isinstance(node, PhysicalAggregate):
         return
     for below in without_unions(*inputs(node)):
-        own = {
-            source.column: kept[name]
-            for name, source in zip(below.calc.output.names, below.calc.columns, strict=True)
-            if name in kept and source.column is not None
-        }
+        own = _sources(zip(below.calc.output.names, below.calc.columns, strict=True), kept)
         for expand in reversed(below.calc.expands):
-            carried = zip(expand.output.names, expand.carried, strict=False)
-            own = {source.column: own[name] for name, source in carried if name in own and source.column is not None}
+            own = _sources(zip(expand.output.names, expand.carried, strict=False), own)
         yield from _numbers_in(below, own)
+
+
+def _sources(
+    computed: Iterable[tuple[str, Expression]], kept: Mapping[str, tuple[_ResultColumn, ...]]
+) -> dict[str, tuple[_ResultColumn, ...]]:
+    """Return the columns from which the columns in `kept` are computed, each with its columns of the result."""
+    found: dict[str, tuple[_ResultColumn, ...]] = {}
+    for name, expression in computed:
+        for source in _followed(expression) if name in kept else ():
+            own = [replace(each, computed=True) if expression.column is None else each for each in kept[name]]
+            found[source] = (*found.get(source, ()), *own)
+    return found
+
+
+def _followed(expression: Expression) -> Iterable[str]:
+    """Return the columns whose changes change the value of an expression.
+
+    A column that is only compared, as in `n = 1`, changes the value of few rows.
+    """
+    if expression.column is not None:
+        return (expression.column,)
+    tree = parse_one(expression.sql, dialect="duckdb")
+    return dict.fromkeys(column.name for column in tree.find_all(exp.Column) if not column.find_ancestor(exp.Predicate))
 
 
 def _known(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return the columns of the tables, views and subqueries that a query may refer to, keyed by lowercase name."""
     read = [name for table in tree.find_all(exp.Table) for name in columns.get(table.name.lower(), ())]
-    inner = [name for query in tree.find_all(exp.Query) if query is not tree for name in _names(query)]
+    inner = [name for query in tree.find_all(exp.Query) if query is not tree for name in _names(query, columns)]
     return {name.lower(): name for name in (*read, *inner)}
 
 
-def _names(query: exp.Expr) -> Iterator[str]:
-    """Yield the names of a query's result columns, except columns that come from `*`."""
-    if isinstance(query, exp.Query):
-        yield from (name for name in query.named_selects if name != "*")
+def _names(query: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yield the names of a query's result columns. Of `*`, only known columns are included."""
+    while isinstance(query, exp.Subquery | exp.SetOperation):
+        query = query.this
+    for each in query.selects if isinstance(query, exp.Select) else ():
+        if not each.is_star:
+            yield each.output_name
+            continue
+        of = each.table.lower() if isinstance(each, exp.Column) else ""
+        for relation in _relations(query) if isinstance(query, exp.Select) else ():
+            if not of or relation.alias_or_name.lower() == of:
+                yield from _columns_of(relation, columns)

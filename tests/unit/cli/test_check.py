@@ -142,6 +142,7 @@ def test_what_a_job_does_not_need_or_probably_does_not_mean(
 RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY kind ORDER BY id) AS n FROM t"
 PLACES = f"(SELECT id, n AS place FROM ({RANKED}) WHERE n <= 5)"
 OTHERS = "(SELECT id AS other FROM t)"
+LINTED_VIEWS = {"ranked": f"SELECT * FROM {PLACES}", "starred": "SELECT *, UPPER(name) AS loud FROM t"}
 
 
 def linted(tmp_path: Path, sql: str) -> list[str]:
@@ -149,7 +150,9 @@ def linted(tmp_path: Path, sql: str) -> list[str]:
     columns = {"id": "BIGINT NOT NULL", "name": "STRING", "kind": "STRING"}
     file = tmp_path / "job.yaml"
     tables = {"t": {"mode": "retract", "primary_key": "id", "columns": columns}}
-    file.write_text(json.dumps({"job": "j", "tables": tables, "sinks": {"s": {"mode": "retract", "sql": sql}}}))
+    views = {name: text for name, text in LINTED_VIEWS.items() if name in sql}
+    sinks = {"s": {"mode": "retract", "sql": sql}}
+    file.write_text(json.dumps({"job": "j", "tables": tables, "views": views, "sinks": sinks}))
     result = CliRunner().invoke(main, ["check", str(file)])
     assert result.exit_code == 0, result.output
     return [line.partition("[")[2] for line in result.stderr.splitlines() if "[cost: " in line]
@@ -172,15 +175,41 @@ def test_a_rank_number_is_followed_to_the_result(tmp_path: Path, sql: str, colum
 
 
 @pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        (f"SELECT id, n + 1 AS place FROM ({RANKED}) WHERE n <= 5", "place"),
+        (f"SELECT id, m * 2 AS place FROM (SELECT id, n + 1 AS m FROM ({RANKED}) WHERE n <= 5)", "place"),
+        (f"SELECT id, CONCAT('no. ', CAST(n AS STRING)) AS label FROM ({RANKED}) WHERE n <= 5", "label"),
+        (f"SELECT id, CASE WHEN kind = 'a' THEN n END AS place FROM ({RANKED}) WHERE n <= 5", "place"),
+        (f"SELECT o.other, r.place - o.other AS x FROM {OTHERS} o JOIN {PLACES} r ON r.id = o.other", "x"),
+        ("SELECT id, place * 2 AS x FROM ranked", "x"),
+    ],
+)
+def test_a_rank_number_is_followed_through_expressions(tmp_path: Path, sql: str, column: str) -> None:
+    """A column that is computed from a rank number gives a warning, also through derived tables and views."""
+    (told,) = linted(tmp_path, sql)
+    assert told.startswith(f"cost: messages] the result's column {column} is computed from a rank number: if a row")
+
+
+def test_each_column_that_follows_a_rank_number_is_named(tmp_path: Path) -> None:
+    """A rank number that is in a result twice gives two warnings."""
+    told = linted(tmp_path, f"SELECT id, n AS place, n AS again, n * 10 AS tens FROM ({RANKED}) WHERE n <= 5")
+    assert len(told) == 3
+    assert all(any(name in each for each in told) for name in ("place", "again", "tens"))
+
+
+@pytest.mark.parametrize(
     "sql",
     [
+        f"SELECT id, n = 1 AS best FROM ({RANKED}) WHERE n <= 5",
+        f"SELECT id, CASE WHEN n = 1 THEN 'best' ELSE 'good' END AS grade FROM ({RANKED}) WHERE n <= 5",
         f"SELECT kind AS n, id FROM ({RANKED}) WHERE n <= 5",
         f"SELECT kind, MAX(n) AS n FROM ({RANKED}) WHERE n <= 5 GROUP BY kind",
         f"SELECT id, n FROM ({RANKED}) WHERE n = 1",
     ],
 )
 def test_another_column_of_the_name_is_no_rank_number(tmp_path: Path, sql: str) -> None:
-    """A column that only has the name of a rank number, an aggregate and the number of one row give no warning."""
+    """A comparison, a column with the name of a rank number, an aggregate, and the number of one row give none."""
     assert linted(tmp_path, sql) == []
 
 
@@ -200,6 +229,42 @@ def test_a_condition_that_drops_null_padded_rows(tmp_path: Path, from_: str, con
     """The warning names the join that the outer join becomes."""
     (told,) = linted(tmp_path, f"SELECT a.id, b.id AS other FROM {from_} WHERE {condition}")
     assert became in told
+
+
+@pytest.mark.parametrize(
+    ("from_", "condition", "side"),
+    [
+        (f"t a LEFT JOIN {OTHERS} b ON a.id = b.other", "other > 3", "b"),
+        (f"{OTHERS} b RIGHT JOIN t a ON a.id = b.other", "other > 3", "b"),
+        (f"t a LEFT JOIN (SELECT * FROM {OTHERS}) b ON a.id = b.other", "OTHER > 3", "b"),
+        (f"{OTHERS} o LEFT JOIN starred a ON a.id = o.other", "loud = 'X'", "a"),
+        (f"{OTHERS} o LEFT JOIN starred a ON a.id = o.other", "a.name = 'x'", "a"),
+        (f"t a LEFT JOIN (SELECT x.* FROM {OTHERS} x) b ON a.id = b.other", "b.other > 3", "b"),
+    ],
+)
+def test_a_condition_on_an_unqualified_column(tmp_path: Path, from_: str, condition: str, side: str) -> None:
+    """A column without the name of its relation, or one that a relation has through `*`, is found."""
+    (told,) = linted(tmp_path, f"SELECT a.id FROM {from_} WHERE {condition}")
+    assert f"this condition is not true if {side} has no match" in told
+
+
+def test_a_column_of_both_sides_gives_no_warning(tmp_path: Path) -> None:
+    """A column that USING merges has a value even if one side has no match."""
+    assert (
+        linted(tmp_path, "SELECT id FROM t a FULL JOIN (SELECT id, kind AS k FROM t) b USING (id) WHERE id > 3") == []
+    )
+
+
+def test_views_that_read_each_other_in_any_order_are_resolved(tmp_path: Path) -> None:
+    """The columns of a view are known even if the view is declared before the view that it reads."""
+    file = tmp_path / "job.yaml"
+    text = JOB.replace("  used: SELECT id, k, at FROM a", "  used: SELECT * FROM first\n  first: SELECT * FROM a")
+    file.write_text(
+        text.replace("used u LEFT JOIN b ON", "b RIGHT JOIN used u ON").replace("u.k IS NOT NULL", "name > 'a'")
+    )
+    result = CliRunner().invoke(main, ["check", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "this condition is not true if b has no match, so the outer join is an inner join" in result.stderr
 
 
 def test_a_condition_on_a_common_table_expression_drops_null_padded_rows(tmp_path: Path) -> None:
