@@ -56,14 +56,16 @@ def test(job_file: Path, files: tuple[Path, ...], *, part: str, first: bool, upd
     if not loaded.functions:
         hide_pandas()
     from rowkind.service.testing.report import junit
+    from rowkind.service.testing.run import few_collections
     from rowkind.service.testing.suite import JobUnderTest, files_of_tests
     from rowkind.service.testing.suite_file import load_suite
 
     job = JobUnderTest(loaded)
-    suites = [load_suite(file, job) for file in files or files_of_tests(job_file)]
-    if update:
-        suites = [_updated(suite, job, part) for suite in suites]
-    found = _run(suites, job, part, first=first)
+    with few_collections():
+        suites = [load_suite(file, job) for file in files or files_of_tests(job_file)]
+        if update:
+            suites = [_updated(suite, job, part) for suite in suites]
+        found = _run(suites, job, part, first=first)
     if xml is not None:
         try:
             xml.write_text(junit(found), encoding="utf-8")

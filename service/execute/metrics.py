@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 from rowkind.operators.columns.block import Counters
@@ -368,7 +369,13 @@ assert {metric.name for metric in METRICS} == set(get_args(MetricName)), "every 
 
 def sample(name: MetricName, /, **labels: object) -> str:
     """Return a sample's name, including its labels, in the form that counters use."""
-    inside = ",".join(f'{label}="{_escape(str(value))}"' for label, value in labels.items())
+    return _sample(name, *labels.items())
+
+
+@lru_cache(maxsize=4_096)
+def _sample(name: str, *labels: tuple[str, object]) -> str:
+    # The same operators count the same samples in every batch.
+    inside = ",".join(f'{label}="{_escape(str(value))}"' for label, value in labels)
     return f"{name}{{{inside}}}"
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
+import pytest
 from click.testing import CliRunner
 
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.cli import main
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.testing.run import few_collections
 from tests.unit.testing.suites import DEBTS, ORDER, ran
 
 
@@ -257,3 +263,35 @@ def test_a_terminal_shows_colours(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["test", str(tmp_path / "job.yaml")], prog_name="rowkind", color=True)
     assert "\x1b[33m\x1b[1m10.00\x1b[0m" in done.output
     assert "  expected  1   1.00\n" in click.unstyle(done.output)
+
+
+def test_a_test_has_a_batch_per_step_a_batch_per_row_and_one_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of batches, and with it the time of a test, is the smallest that the three cuts allow."""
+    counts: list[int] = []
+    batch = MemoryEngine.batch
+
+    def counted(self: MemoryEngine, rows: Mapping[str, Rows], now: int, *, ended: bool = False) -> dict[str, Changes]:
+        counts.append(sum(map(len, rows.values())))
+        return batch(self, rows, now, ended=ended)
+
+    monkeypatch.setattr(MemoryEngine, "batch", counted)
+    one = "{given: {orders: [{id: 1, amount: 10}, {id: 2, amount: 3}]}, expect: {debts: [{id: 1}, {id: 2}]}}"
+    two = "{given: {orders: [{id: 3, amount: 1}]}, expect: {debts: [{id: 1}, {id: 2}, {id: 3}]}}"
+    assert ran(tmp_path, f"  - name: one step\n    steps: [{one}]").code == 0
+    assert counts == [2, 1, 1]
+    counts.clear()
+    assert ran(tmp_path, f"  - name: two steps\n    steps: [{one}, {two}]").code == 0
+    assert counts == [2, 1, 1, 1, 1, 3]
+    counts.clear()
+    assert ran(tmp_path, f"  - name: as written\n    cut: one\n    steps: [{one}, {two}]").code == 0
+    assert counts == [2, 1]
+
+
+def test_the_settings_of_garbage_collection_are_restored() -> None:
+    """During the tests, Python rarely looks for unreachable objects; afterwards, as often as before."""
+    before = gc.get_threshold()
+    with few_collections():
+        assert gc.get_threshold()[0] > before[0]
+    assert gc.get_threshold() == before
