@@ -15,7 +15,12 @@ from rowkind.service.cli.job_file import JOB, calls, load_job
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rowkind.service.why.sources import SourceChanges
+    from rowkind.service.job.model import Job
+    from rowkind.service.physical.node import PhysicalSink
+    from rowkind.service.physical.source_table import SourceTable
+    from rowkind.service.verify.cut import BatchCut
+    from rowkind.service.why.answer import RowExplanation
+    from rowkind.service.why.wanted import WantedRow
 
 
 @click.command(
@@ -45,14 +50,14 @@ def why(
     KEY is the value of the sink's key, or conditions such as order_id=7 line=2, or a JSON object. If the sink has no
     key, the conditions may be on any of its columns.
 
-    The topics of the tables are read up to their ends, and the rows that can matter are run through the query in
-    memory. The job does not have to be running.
+    The topics of the tables are read up to the end of the job's last batch, and the rows that can matter are run
+    through the query in memory. If the job has not written a batch of the sink yet, the topics are read up to their
+    ends. The job does not have to be running.
     """
     from rowkind.service.cli.why_output import document, text  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.client.external_table import opened, readable_topic  # noqa: PLC0415 -- as above
     from rowkind.service.plan.pipeline import plan  # noqa: PLC0415 -- as above
-    from rowkind.service.why.answer import answer  # noqa: PLC0415 -- as above
-    from rowkind.service.why.topics import TablesInKafka, check_topics  # noqa: PLC0415 -- as above
+    from rowkind.service.why.topics import check_topics  # noqa: PLC0415 -- as above
     from rowkind.service.why.wanted import wanted  # noqa: PLC0415 -- as above
 
     job = load_job(job_file)
@@ -60,17 +65,45 @@ def why(
     check_topics(planned)
     job = opened(job)
     asked = wanted(planned, key)
-    tables = TablesInKafka(job, _progress())
-    topic: SourceChanges | None = None
-    if planned.to == "topic" and tables.exists(planned.topic):
-        topic = tables.read(readable_topic(job, sink), asked.atoms)
-    found = answer(planned, asked, tables, topic, with_changes=with_changes)
+    topic = readable_topic(job, sink) if planned.to == "topic" else None
+    batch, found = _explained(job, planned, asked, topic, with_changes=with_changes)
     if sys.stderr.isatty():
         click.echo("\r\033[K", nl=False, err=True)
     if (form or ("text" if sys.stdout.isatty() else "json")) == "json":
-        click.echo(json.dumps(document(planned, found), ensure_ascii=False))
+        click.echo(json.dumps(document(planned, found, batch), ensure_ascii=False))
     else:
-        click.echo("\n".join(text(job, planned, found)))
+        click.echo("\n".join(text(job, planned, found, batch)))
+
+
+def _explained(
+    job: Job, sink: PhysicalSink, asked: WantedRow, result: SourceTable | None, *, with_changes: bool
+) -> tuple[BatchCut | None, RowExplanation]:
+    """Return the job's last batch of the sink, and the answer as of its end.
+
+    A batch may be in the middle of its commits, so that the result's topic has only a part of it. If the topic differs
+    from the answer, a batch that is known to be complete is therefore waited for, and the answer is computed again.
+    """
+    from rowkind.service.verify.cut import NoCutError, find_cut, last_batch, progress_of_sinks  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.why.answer import answer  # noqa: PLC0415 -- as above
+    from rowkind.service.why.topics import TablesInKafka  # noqa: PLC0415 -- as above
+
+    found: RowExplanation | None = None
+    written = progress_of_sinks(job.brokers, job.name).get(sink.name)
+    topics = [result.topic] if result is not None else []
+    batch = None if written is None else last_batch(job.brokers, written[0], topics)
+    while True:
+        ends = {} if batch is None else {**batch.sources, **batch.results}
+        tables = TablesInKafka(job, _progress(), ends)
+        there = result is not None and tables.exists(result.topic)
+        topic = tables.read(result, asked.atoms) if there and result is not None else None
+        now = None if batch is None else batch.batches[-1].now
+        before, found = found, answer(sink, asked, tables, topic, with_changes=with_changes, now=now)
+        if batch is None or written is None or before is not None or not found.topic_differs:
+            return batch, found
+        try:
+            batch = find_cut(job.brokers, written[0], topics)
+        except NoCutError:
+            return batch, found
 
 
 def _progress() -> Callable[[str, int], None]:

@@ -19,18 +19,22 @@ from rowkind.service.plan.explain.display_names import with_display_names
 if TYPE_CHECKING:
     from rowkind.service.job.model import Job
     from rowkind.service.physical.node import PhysicalSink
+    from rowkind.service.verify.cut import BatchCut
     from rowkind.service.why.answer import ReportedCause, RowExplanation, SourceRow, StepRows
     from rowkind.service.why.history import Replayed, TopicChange
+    from rowkind.service.why.narrowing import TableRead
     from rowkind.service.why.replay import Place
 
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?")
 _PLACE = ("partition", "offset", "time")
+_MOST_ENDS = 8
+"""The number of partitions whose offsets are shown."""
 _MOST_CAUSES = 3
 """The number of source changes that are shown for one change of the result."""
 
 
-def text(job: Job, sink: PhysicalSink, answer: RowExplanation) -> Iterator[str]:
-    """Yield the lines of the answer for people."""
+def text(job: Job, sink: PhysicalSink, answer: RowExplanation, batch: BatchCut | None = None) -> Iterator[str]:
+    """Yield the lines of the answer for people. `batch`: the job's batch at whose end the rows are explained."""
     found = counted(len(answer.rows), "row") if answer.rows else "no row"
     yield _bold(f"{sink.name}: {found} with {answer.wanted.text}")
     if answer.rows:
@@ -50,11 +54,25 @@ def text(job: Job, sink: PhysicalSink, answer: RowExplanation) -> Iterator[str]:
         yield ""
         yield from _history(answer, answer.changes)
     yield ""
-    yield from _topic(sink, answer)
+    yield from _topic(sink, answer, batch)
+    if batch is not None:
+        at = batch.batches[-1]
+        yield f"- as of batch {at.number:,} of the job, which began at {_time(at.now)}"
+    else:
+        yield f"- the job has not written a batch of {sink.name} yet, so the topics were read up to their ends"
     for read in answer.reads:
         by = f"kept {counted(read.kept, 'change')} with {' or '.join(read.by)}" if read.by else "kept all of them"
-        yield f"- read {counted(read.records, 'record')} of {read.table}, {by}"
+        yield f"- read {counted(read.records, 'record')} of {read.table}{_ends(read)}, {by}"
+        if read.later:
+            yield f"  the job has not read up to {counted(read.later, 'later record')} of {read.table} yet"
     yield from (f"- {note}" for note in answer.notes)
+
+
+def _ends(read: TableRead) -> str:
+    """Say up to which offsets a table was read: the first one of each partition that does not count."""
+    ends = [f"{end:,} of partition {partition}" for partition, end in sorted(read.ends.items())]
+    more = f" … of {len(ends)} partitions" if len(ends) > _MOST_ENDS else ""
+    return f" before offset {', '.join(ends[:_MOST_ENDS])}{more}"
 
 
 def _cause(cause: ReportedCause) -> Iterator[str]:
@@ -158,7 +176,7 @@ def _change(answer: RowExplanation, place: Place) -> Mapping[str, Any]:
     return {"table": place.table, "op": SYMBOLS[changes.rows.kind[place.index]], **_flat(row)}
 
 
-def _topic(sink: PhysicalSink, answer: RowExplanation) -> Iterator[str]:
+def _topic(sink: PhysicalSink, answer: RowExplanation, batch: BatchCut | None) -> Iterator[str]:
     if sink.to != "topic":
         yield f"- with `to: {sink.to}`, the sink has no topic, so the rows could not be compared with it"
     elif answer.topic_rows is None:
@@ -168,10 +186,8 @@ def _topic(sink: PhysicalSink, answer: RowExplanation) -> Iterator[str]:
         yield f"- topic {sink.topic} differs: it has {others}"
         if answer.topic_rows:
             yield from _table(answer.topic_rows, "    ")
-        yield (
-            "  If the job has not processed the last changes yet, ask again. If the difference remains, compare the "
-            "whole topic with `rowkind verify`."
-        )
+        again = "" if batch is not None and batch.proven else "If the job is running, ask again. "
+        yield f"  {again}If the difference remains, compare the whole topic with `rowkind verify`."
     else:
         same = f"has the same {plural(len(answer.rows), 'row')}" if answer.rows else "has no such row either"
         yield f"- topic {sink.topic} {same}"
@@ -187,13 +203,14 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def document(sink: PhysicalSink, answer: RowExplanation) -> dict[str, Any]:
-    """Return the answer as a JSON object."""
+def document(sink: PhysicalSink, answer: RowExplanation, batch: BatchCut | None = None) -> dict[str, Any]:
+    """Return the answer as a JSON object. `batch`: the job's batch at whose end the rows are explained."""
     topics = {name: changes.source.topic for name, changes in answer.tables.items()}
     root = describe(sink.name, [sink]).sinks[0].root
     found: dict[str, Any] = {
         "sink": sink.name,
         "key": dict(answer.wanted.row),
+        "batch": None if batch is None else {"number": batch.batches[-1].number, "time": _time(batch.batches[-1].now)},
         "present": bool(answer.rows),
         "rows": list(answer.rows),
         "causes": [

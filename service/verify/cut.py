@@ -38,6 +38,7 @@ from rowkind.service.kafka.topics import PROGRESS, names
 _PAUSE_SECONDS = 0.02
 _IDLE_SECONDS = 3.0
 _PATIENCE_SECONDS = 60.0
+_SOON_SECONDS = 5.0
 
 
 class NoCutError(RowkindError):
@@ -115,6 +116,24 @@ def find_cut(kafka: KafkaSettings, topic: str, results: Iterable[str], *, idle: 
         f"in {_PATIENCE_SECONDS:.0f} s, there was no moment {'without writes' if idle else 'between two batches'} of "
         f"the query with the progress topic {topic}: try again, or stop the job for the audit"
     )
+
+
+def last_batch(kafka: KafkaSettings, topic: str, results: Iterable[str]) -> BatchCut | None:
+    """Return the last batch of the query with this progress topic, or None if there is none that can be read.
+
+    Unlike `find_cut`, this function does not wait until the batch is known to be complete. Raises ChangelogError.
+    """
+    cluster = Cluster(kafka)
+    at, written_to = cluster.topics([topic]).partitions, cluster.topics(results).partitions
+    began = time.monotonic()
+    while time.monotonic() < began + _SOON_SECONDS:
+        if (sample := _sample(cluster, at, written_to)) is not None:
+            try:
+                return _cut(kafka, topic, sample, proven=False)
+            except NoCutError:
+                return None
+        time.sleep(_PAUSE_SECONDS)
+    return None
 
 
 def _sample(cluster: Cluster, at: Sequence[At], written_to: Sequence[At]) -> Sample | None:

@@ -17,7 +17,6 @@ from rowkind.operators.columns.changes import Int64s, Mask, Rows, concat_binary
 from rowkind.quantities import counted
 from rowkind.service.execute.values import Values
 from rowkind.service.physical.calc import is_internal
-from rowkind.service.physical.graph import graph
 from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.operators import PhysicalLookup, PhysicalStamp
 from rowkind.service.physical.tree import walk
@@ -215,13 +214,10 @@ def _reported(steps: PlanRows, cause: Cause) -> ReportedCause:
 
 
 def _notes(sink: PhysicalSink, narrowing: Narrowing) -> Iterator[str]:
-    nodes, timed = list(walk(sink)), graph([sink]).timed_tables
+    nodes = list(walk(sink))
     for table, read in narrowing.reads.items():
         if not read.by:
-            why = (
-                "all its rows move the watermark" if table in timed else "no condition on its rows follows from the key"
-            )
-            yield f"all rows of {table} were used, because {why}"
+            yield f"all rows of {table} were used, because no condition on its rows follows from the key"
         bad = narrowing.found[table].undecodable
         if bad:
             left_out = "was left out" if bad == 1 else "were left out"

@@ -30,18 +30,23 @@ from rowkind.service.why.replay import in_order
 from rowkind.service.why.sources import SourceChanges, TableReader
 from rowkind.service.why.steps import emits
 
+_MARKS = "a time that moves the watermark"
+
 
 @dataclass(frozen=True)
 class TableRead:
     """How a table was read, and how many changes were kept.
 
-    `by` has the condition of each reading; without any, all rows were kept.
+    - `by`: the condition of each reading; without any, all rows were kept.
+    - `ends`: for each partition, the offset after the last record that counts. `later`: the number of offsets after it.
     """
 
     table: str
     by: tuple[str, ...]
     records: int
     kept: int
+    ends: Mapping[int, int]
+    later: int
 
 
 @dataclass
@@ -86,17 +91,16 @@ class Narrowing:
         table = scan.source.table
         if table in self._whole:
             return
-        if table in graph([self.sink]).timed_tables:
-            # Every row of the table moves the watermark, which decides which rows are late or final.
-            atoms = ()
         if not atoms:
             self._whole.add(table)
-        changes = self.tables.read(scan.source, atoms)
-        before, by = self.found.get(table), (said(atoms),) if atoms else ()
+        # The watermark decides which rows are late or final.
+        timed = bool(atoms) and table in graph([self.sink]).timed_tables
+        changes = self.tables.read(scan.source, atoms, timed=timed)
+        before, by = self.found.get(table), (said(atoms), *([_MARKS] if timed else [])) if atoms else ()
         if before is not None and atoms:
             changes, by = before.merged(changes), tuple(dict.fromkeys((*self.reads[table].by, *by)))
         self.found[table] = changes
-        self.reads[table] = TableRead(table, by, changes.read, len(changes.rows))
+        self.reads[table] = TableRead(table, by, changes.read, len(changes.rows), changes.ends, changes.later)
 
     def _matching_keys(self, side: PhysicalNode, other: FeedingStep) -> Atoms:
         """Return the conditions on the other side's rows: their keys are among those that `side` has ever had."""

@@ -22,7 +22,8 @@ from rowkind.service.why.atoms import Atoms, matching
 class SourceChanges:
     """Changes of a table in the order in which the topic's partitions have them, encoded with the declared record.
 
-    - `times`: each record's time in ms since the epoch, -1 if it has none. `ends`: the end offset of each partition.
+    - `times`: each record's time in ms since the epoch, -1 if it has none.
+    - `ends`: for each partition, the offset after the last record that counts. `later`: the number of offsets after it.
     - `read`: the number of records that were read to find the changes. `undecodable`: those that cannot be decoded.
     """
 
@@ -32,6 +33,7 @@ class SourceChanges:
     ends: Mapping[int, int]
     read: int
     undecodable: int = 0
+    later: int = 0
 
     def filter(self, mask: Mask) -> SourceChanges:
         """Return only the changes where `mask` is true."""
@@ -95,8 +97,11 @@ def _live(keys: pa.BinaryArray, inserts: Mask, *, by_key: bool) -> Mask:
 class TableReader(Protocol):
     """Reads the changes of a job's tables."""
 
-    def read(self, source: SourceTable, atoms: Atoms) -> SourceChanges:
-        """Return all changes of the rows that ever satisfy the conditions."""
+    def read(self, source: SourceTable, atoms: Atoms, *, timed: bool = False) -> SourceChanges:
+        """Return all changes of the rows that ever satisfy the conditions.
+
+        `timed`: also return rows that move the table's watermark as all of its rows do.
+        """
 
 
 class TablesInMemory:
@@ -105,11 +110,11 @@ class TablesInMemory:
     def __init__(self, batches: Sequence[Mapping[str, Rows]]) -> None:
         self._batches = batches
 
-    def read(self, source: SourceTable, atoms: Atoms) -> SourceChanges:
-        """Return all changes of the rows that ever satisfy the conditions."""
+    def read(self, source: SourceTable, atoms: Atoms, *, timed: bool = False) -> SourceChanges:
+        """Return all changes of the rows that ever satisfy the conditions. If `timed` is set, return all rows."""
         rows = Rows.concat([batch[source.table] for batch in self._batches if source.table in batch])
         whole = SourceChanges(source, rows, rows.seq >> 16, {0: len(rows)}, len(rows))
-        if not atoms:
+        if not atoms or timed:
             return whole
         found = matching(atoms, source.declared, rows)
         if not source.replaces:
