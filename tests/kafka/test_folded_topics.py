@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer as KafkaProducer
 
 from rowkind.client import Producer
 from rowkind.service.client.external_table import readable_topic
@@ -58,3 +63,80 @@ def test_a_topic_is_folded_up_to_given_offsets(
         assert shown() == [(number, "a") for number in range(50)]
         ((least, most),) = topics.connection.sql("SELECT min(_offset), max(_partition) FROM t").fetchall()
         assert (least, most) == (0, 1)
+
+
+def test_what_exceeds_the_memory_limit_is_spilled_to_disk(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Changes of twice the limit are folded right, DuckDB writes temporary files, and memory stays bounded."""
+    # Each fold has a process of its own, so its largest resident memory is that of this work alone. Three times the
+    # changes must take less than half of their size in additional memory.
+    some, more = (_topic_of_wide_rows(broker, new_topic(2), tmp_path / str(rows), rows) for rows in _WIDE_ROWS)
+    few, many = _folded_alone(some), _folded_alone(more)
+    for rows, found in zip(_WIDE_ROWS, (few, many), strict=True):
+        assert found["rows"] == [rows // 2, rows - 1, rows // 2 * _WIDTH]
+    assert _WIDE_ROWS[1] * _WIDTH / 1e6 > 2 * many["limit_mb"]
+    assert many["spilled_bytes"] > 20e6, "the fold has written temporary files"
+    assert many["peak_mb"] - few["peak_mb"] < (_WIDE_ROWS[1] - _WIDE_ROWS[0]) * _WIDTH / 1e6 / 2, (few, many)
+
+
+_WIDE_ROWS, _WIDTH = (40_000, 120_000), 2_000
+
+
+def _topic_of_wide_rows(broker: Broker, topic: str, folder: Path, rows: int) -> Path:
+    """Write rows of `_WIDTH` random characters, and delete every second one. Return the job file."""
+    folder.mkdir()
+    columns = {"id": "BIGINT NOT NULL", "text": "STRING"}
+    table = {"topic": topic, "mode": "upsert", "format": "json", "columns": columns, "primary_key": "id"}
+    sink = {"topic": f"{topic}-out", "mode": "upsert", "key": "id", "sql": "SELECT * FROM t"}
+    kafka: dict[str, str | int] = {"bootstrap.servers": broker.bootstrap_servers}
+    (folder / "job.yaml").write_text(
+        json.dumps({"job": "wide", "kafka": kafka, "tables": {"t": table}, "sinks": {"o": sink}})
+    )
+    producer, dice = KafkaProducer({**kafka, "linger.ms": 20, "queue.buffering.max.kbytes": 65_536}), random.Random(1)
+    for number in range(rows):
+        text = dice.randbytes(_WIDTH // 2).hex()
+        key, row = b'{"id":%d}' % number, b'{"id":%d,"text":"%s"}' % (number, text.encode())
+        while producer.poll(0) or len(producer) > 10_000:
+            producer.poll(0.1)
+        producer.produce(topic, row, key)
+    producer.flush()
+    for number in range(0, rows, 2):
+        producer.produce(topic, None, b'{"id":%d}' % number)
+    producer.flush()
+    return folder / "job.yaml"
+
+
+_FOLDING = """
+import json, resource, sys
+from pathlib import Path
+from typing import Any
+from threading import Event, Thread
+from rowkind.service.client.external_table import readable_topic
+from rowkind.service.client.folded_topics import FoldedTopics
+
+with FoldedTopics(sys.argv[1], memory="100MB") as topics:
+    spilled, over = [0], Event()
+    ((folder,),) = topics.connection.sql("SELECT current_setting('temp_directory')").fetchall()
+
+    def watch():
+        while not over.wait(0.01):
+            spilled.append(sum(each.stat().st_size for each in Path(folder).glob("*") if each.exists()))
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    topics.fold(readable_topic(topics.job, "t"), "t")
+    run = topics.connection.execute
+    (rows,) = run("SELECT count(*), max(id), sum(length(text)) FROM t").fetchall()
+    over.set()
+    watcher.join()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+found = {"rows": list(map(int, rows))}
+print(json.dumps(found | {"spilled_bytes": max(spilled), "peak_mb": peak, "limit_mb": 100}))
+"""
+
+
+def _folded_alone(job: Path) -> Any:
+    done = subprocess.run([sys.executable, "-c", _FOLDING, str(job)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
