@@ -51,6 +51,11 @@ def duration(seconds: float) -> str:
     return f"{whole}{_TIED}s"
 
 
+def unbroken(text: str) -> str:
+    """Return the text with spaces at which a browser does not begin a new line."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def shortened(text: str, most: int) -> str:
     """Return a text of at most `most` characters. The end of a longer text is replaced by an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -205,4 +205,5 @@ def _edge(edge: EdgeStatus, ends: EdgeEnds, nodes: dict[str, _Node], layout: Gra
 
 
 def _text(edge: EdgeStatus, at: PlacedEdge) -> str:
-    return f'<text x="{at.x - 9:.0f}" y="{at.y - 5:.1f}">{escape(rate(edge.sent.rate))}</text>'
+    y = at.y + (13 if at.text_below else -5)
+    return f'<text x="{at.x - 9:.0f}" y="{y:.1f}">{escape(rate(edge.sent.rate))}</text>'

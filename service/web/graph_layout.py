@@ -23,6 +23,10 @@ _HEIGHT = 84.0
 _COLUMN_GAP, _ROW_GAP = 76.0, 18.0
 _BEND_HEIGHT = 10.0
 _PORT_GAP = 20.0
+_LEVEL = 3.0
+"""The difference in height up to which an edge is taken for level."""
+_TWO_TEXTS = 27.0
+"""The distance of two edges between which there is room for two texts."""
 _SWEEPS = 8
 
 EdgeEnds = tuple[str, str]
@@ -40,11 +44,15 @@ class PlacedNode:
 
 @dataclass(frozen=True)
 class PlacedEdge:
-    """An edge as an SVG path, and the point at which it reaches its target."""
+    """An edge as an SVG path, and the point at which it reaches its target.
+
+    `text_below`: whether a text at the end belongs below the edge, because the edge comes from above.
+    """
 
     path: str
     x: float
     y: float
+    text_below: bool
 
 
 @dataclass(frozen=True)
@@ -181,9 +189,14 @@ class _Layout:
         found = []
         for target, edges in ports.items():
             node = placed[target]
-            for number, edge in enumerate(sorted(edges, key=lambda each: self.middles[self.chains[each][-2]]), 1):
-                end = node.y + node.height * number / (len(edges) + 1)
-                found.append((edge, PlacedEdge(self._path(edge, placed, end), node.x, end)))
+            edges.sort(key=lambda each: self.middles[self.chains[each][-2]])
+            gap, below = node.height / (len(edges) + 1), True
+            for number, edge in reversed(list(enumerate(edges, 1))):
+                end = node.y + gap * number
+                descends = self.middles[self.chains[edge][-2]] < end - _LEVEL
+                # Without room for both, the text may not meet one that is above the next edge.
+                below = descends and (below or gap >= _TWO_TEXTS)
+                found.append((edge, PlacedEdge(self._path(edge, placed, end), node.x, end, below)))
         return found
 
     def _path(self, edge: EdgeEnds, placed: Mapping[str, PlacedNode], end: float) -> str:

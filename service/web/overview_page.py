@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from urllib.parse import quote
 
-from rowkind.quantities import amount, duration, rate
+from rowkind.quantities import counted, duration, rate, unbroken
 from rowkind.service.monitoring.status import OLD_SECONDS, Incident
 from rowkind.service.web.live_page import about, errors, framed, pill, trouble
 from rowkind.service.web.overview import JobOverview, Overview
@@ -59,8 +59,13 @@ def _numbers(job: JobOverview, now: float) -> Iterator[tuple[str, str, str]]:
     """Yield label, value and style of a job's numbers. Every job has the same numbers, so that they align."""
     read = written = left = last = "-"
     if job.state not in ("failed", "refused"):
-        old = f", {duration(job.lag_seconds)} old" if job.lag_seconds >= 1 else ""
-        read, written, left, last = rate(job.read), rate(job.written), f"{amount(job.lag_rows)}{old}", "none yet"
+        old = f", {unbroken(f'{duration(job.lag_seconds)} old')}" if job.lag_seconds >= 1 else ""
+        read, written, left, last = (
+            rate(job.read),
+            rate(job.written),
+            f"{counted(job.lag_rows, 'row')}{old}",
+            "none yet",
+        )
     if job.last_batch is not None:
         last = f"{duration(max(0.0, now - job.last_batch.ended))} ago"
     yield "read", read, ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from rowkind.avro.time_text import moment_text
-from rowkind.quantities import amount, counted, duration, rate, size
+from rowkind.quantities import amount, counted, duration, rate, size, unbroken
 from rowkind.service.monitoring.history import HistoryRange
 from rowkind.service.monitoring.status import (
     LONG_SECONDS,
@@ -61,7 +61,7 @@ def query_row(query: QueryStatus, history: Sequence[HistoryRange]) -> str:
     """Return a query as one item of a list, with a link to its page."""
     behind = counted(query.lag_rows, "row")
     if query.lag_rows and query.lag_seconds >= 1:
-        behind += f", {duration(query.lag_seconds)} old"
+        behind += f", {unbroken(f'{duration(query.lag_seconds)} old')}"
     lists = (
         ("read", rate(query.read.rate), ""),
         ("written", rate(query.written.rate), ""),

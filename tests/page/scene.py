@@ -161,12 +161,12 @@ def troubled(of: Job) -> Monitor:
     """Return the same monitor with a failed query, after an outage and dead letters."""
     monitor = lively(of)
     name = plans(of)[0].name
-    monitor.outage()
-    monitor.outage_ended()
     now = time.time()
     line = monitor._timeline
     line.begin("outage", "", "Kafka does not answer", now - 52_000)
     line.end("outage", "", now - 50_900)
+    monitor.outage()
+    monitor.outage_ended()
     line.begin("restart", name, "the machine was too busy to start a worker in time", now - 30_000)
     line.end("restart", name, now - 29_400)
     line.mark("rebuild", name, "topic order-payments has lost records", now - 12_000)

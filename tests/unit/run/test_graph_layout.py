@@ -50,6 +50,24 @@ def test_no_two_nodes_overlap_and_no_edge_crosses_a_node(seed: int) -> None:
             assert not passes(edge.path, layout.nodes[name], layout), f"{source} to {target} passes through {name}"
 
 
+@pytest.mark.parametrize("sources", range(1, 9))
+def test_texts_at_the_ends_of_edges_do_not_overlap(sources: int) -> None:
+    """A text of 9 px above or below the end of each edge does not touch the text of another edge into the node."""
+    tables = [f"t{number}" for number in range(sources)]
+    layout = lay_out([*tables, "x", "y"], [(each, sink) for each in tables for sink in ("x", "y")])
+    for sink in ("x", "y"):
+        ends = sorted((edge.y, edge.text_below) for (_, target), edge in layout.edges.items() if target == sink)
+        texts = [end + (4 if below else -14) for end, below in ends]
+        assert all(second - first >= 9 for first, second in pairwise(texts))
+
+
+def test_the_text_of_an_edge_from_above_is_below_its_end() -> None:
+    """In a graph in which two tables are joined twice, no edge passes through its own text."""
+    layout = lay_out(["a", "b", "x", "y"], [(table, join) for table in "ab" for join in "xy"])
+    assert layout.edges["a", "y"].text_below
+    assert not layout.edges["b", "x"].text_below
+
+
 def test_many_inputs_make_a_node_higher() -> None:
     """The edges into a node end at different heights, at least 15 px apart."""
     tables = [f"t{number}" for number in range(12)]
