@@ -42,7 +42,7 @@ demo: $(READY) ## run an example job on an embedded Kafka broker; on a terminal,
 PYTEST := $(BIN)/pytest --dist loadgroup --no-loadscope-reorder --durations 20 --durations-min 1
 
 quick: $(READY) ## run the tests that need only Python, with few random cases
-	ROWKIND_TEST_SEEDS=0.05 $(PYTEST) -n 2 tests/unit tests/laws tests/oracle tests/plan tests/flink tests/matrix
+	ROWKIND_TEST_SEEDS=0.05 $(PYTEST) -n logical tests/unit tests/laws tests/oracle tests/plan tests/flink tests/matrix
 
 # With this archive, Spark starts in half the time.
 $(VENV)/.warm: $(READY)
@@ -56,7 +56,7 @@ test: lint $(VENV)/.warm ## run static checks and all tests
 
 TIMES ?= 10
 soak: $(READY) ## run the random tests, with TIMES=10 times as many cases
-	ROWKIND_TEST_SEEDS=$(TIMES) $(PYTEST) -n 2 tests/unit tests/laws tests/oracle tests/plan tests/flink tests/examples
+	ROWKIND_TEST_SEEDS=$(TIMES) $(PYTEST) -n logical tests/unit tests/laws tests/oracle tests/plan tests/flink tests/examples
 
 lint: $(READY) ## run ruff and mypy, as in CI
 	$(BIN)/ruff format --check .

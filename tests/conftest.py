@@ -27,13 +27,16 @@ SAMPLED = {"oracle": 1, "laws": 1, "flink": 8, "matrix": 12}
 """How many parameters of each test a quick run takes in these folders, unless the mark `sampled` has another number."""
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of test processes for `-n auto`: three per two cores, if there is enough memory.
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return the number of test processes: one per core for `-n logical`; half as many again for `-n auto`, if they fit.
 
     Tests that start jobs wait a quarter of the time. Fewer processes leave cores idle, and more end no earlier.
     """
+    cores = len(os.sched_getaffinity(0))
+    if config.option.numprocesses == "logical":
+        return cores
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(len(os.sched_getaffinity(0)) * 3 // 2, memory // WORKER_MEMORY))
+    return max(1, min(cores * 3 // 2, memory // WORKER_MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)
