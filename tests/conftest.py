@@ -28,7 +28,7 @@ SAMPLED = {"oracle": 1, "laws": 1, "flink": 8, "matrix": 12}
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of test processes: one per core for `-n logical`; half as many again for `-n auto`, if they fit.
+    """Return the number of test processes: one per core for `-n logical`, half as many again for `-n auto`.
 
     Tests that start jobs wait a quarter of the time. Fewer processes leave cores idle, and more end no earlier.
     """
