@@ -135,7 +135,7 @@ class Absence:
         if not ever.any():
             where = ", ".join(f"{end:,} of partition {partition}" for partition, end in sorted(changes.ends.items()))
             text = f"table {table} has never had a row with {said(each.atoms)}"
-            return Cause(step, "no row", f"{text}, up to offset {where}" if where else text, table=table)
+            return Cause(step, "no row", f"{text}, before offset {where}" if where else text, table=table)
         last = _last_of(changes, ever)
         place = ArrivalNumber.of(int(changes.rows.seq[last]))
         at = f"offset {place.offset:,} of partition {place.partition}"
