@@ -179,3 +179,54 @@ def test_a_session_with_another_python_is_refused(broker: Broker, tmp_path: Path
     assert reason.startswith("query main failed: ModuleNotFoundError")
     assert "No module named 'rowkind'" in reason
     assert "No module named 'rowkind'" in rest[-1]
+
+
+LOST = """
+import os, signal, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+import rowkind
+
+
+def java(pid):
+    if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+        return [pid]
+    return [each for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split() for each in java(int(child))]
+
+
+spark = None
+if sys.argv[2] == "the caller's session":
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+job = rowkind.Job(sys.argv[1])
+running = job.start(spark).wait_ready(240)
+print("ready", flush=True)
+os.kill(*java(os.getpid()), signal.SIGKILL)
+try:
+    running.wait(60)
+except rowkind.RowkindError as error:
+    print(type(error).__name__, error, sep=": ")
+print(running.running, running.status().state)
+if spark is None:
+    with job.start() as again:
+        print(again.wait_ready(240).status().state)
+"""
+
+
+@pytest.mark.parametrize("session", ["the caller's session", "Rowkind's own session"])
+def test_a_lost_java_process_is_reported(broker: Broker, tmp_path: Path, session: str) -> None:
+    """If Spark's Java process is killed, `wait` raises an error that says so. Rowkind's own session can start again."""
+    shop = Shop(broker.bootstrap_servers, tmp_path, f"lost-{os.getpid()}-{tmp_path.name}")
+    shop.row("ratings", "+I", rating_id=1, stars=5)
+    shop.flush()
+    program = [sys.executable, "-c", LOST, str(shop.job({"counted": COUNTED})), session]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run(program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr
+    ready, told, state, *again = ran.stdout.splitlines()
+    assert ready == "ready"
+    assert told == (
+        "SparkLostError: Spark's Java process was killed by signal 9; the system kills processes if memory runs out: "
+        "see `memory`"
+    )
+    assert state == "False failed"
+    assert again == ([] if session == "the caller's session" else ["running"])
