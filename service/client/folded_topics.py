@@ -35,6 +35,7 @@ from rowkind.service.client.duckdb_columns import distinct_names, for_duckdb
 from rowkind.service.client.external_table import JobFile, OutsideError, opened
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.generated_topic import GeneratedTopic
 from rowkind.service.kafka.offsets import At
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.scalar.typed import quoted
@@ -42,6 +43,9 @@ from rowkind.service.plan.scalar.typed import quoted
 _MEMORY = "1GB"
 _FOLD_ROWS = 2_000_000
 """The least number of changes that are folded at once; as long as changes arrive, it is also the number of rows."""
+
+_GENERATED_AT_ONCE = 50_000
+"""The number of offsets of a generated table that are computed at a time."""
 
 ReadProgress = Callable[[str, int, int], None]
 """Receives a table's name, the number of changes read, and about how many there are; both are equal at the end."""
@@ -75,6 +79,7 @@ class FoldedTopics:
 
         `ends`: the offsets after the last records to read, by topic and partition; None for all committed records. If
         the table exists, only the records since are read; if the table is already ahead of `ends`, it is made again.
+        The changes of a generated table are computed for `ends`, with times since 1970 instead of since the job began.
         Records that cannot be decoded are skipped and counted. Raises ChangelogError.
         """
         if ends is None:
@@ -86,7 +91,11 @@ class FoldedTopics:
         if ends != table.at:
             total, done = sum(end - table.at.get(at, 0) for at, end in ends.items()), 0
             try:
-                for chunk in read(self.job, source, tolerate=True, between=Between(ends, table.at)):
+                between = Between(ends, table.at)
+                generated = source.generation is not None
+                for chunk in (
+                    _generated(source, between) if generated else read(self.job, source, tolerate=True, between=between)
+                ):
                     table.add(chunk)
                     done += len(chunk.rows)
                     self._progress(name, min(done, total - 1), total)
@@ -119,6 +128,17 @@ class FoldedTopics:
     def __exit__(self, *_: object) -> None:
         """Close the database."""
         self.close()
+
+
+def _generated(source: SourceTable, between: Between) -> Iterator[Chunk]:
+    """Yield the changes of a generated table."""
+    topic = GeneratedTopic(source, 0)
+    for at, end in between.end.items():
+        for first in range(between.begin.get(at, 0), end, _GENERATED_AT_ONCE):
+            changes = topic.changes(first, min(end, first + _GENERATED_AT_ONCE))
+            seq = ArrivalNumber.pack(changes.offset, np.zeros(len(changes.offset), np.int64))
+            payload = codec.encode(source.declared, topic.columns(changes))
+            yield Chunk(Rows(changes.kind.astype(np.int8), seq, payload), (), np.full(len(seq), -1))
 
 
 def database(folder: Path, memory: str = _MEMORY) -> duckdb.DuckDBPyConnection:

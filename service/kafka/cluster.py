@@ -12,7 +12,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # it is exported by a name
 
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, heard, patiently, reach, servers
@@ -130,7 +137,11 @@ class Cluster:
 
         def ask() -> dict[At, Any]:
             answers = self._admin.list_offsets(question, isolation_level=isolation, **_PATIENCE)
-            return {(at.topic, at.partition): result(answer) for at, answer in answers.items()}
+            found = {(at.topic, at.partition): result(answer) for at, answer in answers.items()}
+            if any(each.offset == OFFSET_INVALID for each in found.values()):
+                # A broker that is starting may leave a partition out of its answer, without an error.
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return found
 
         try:
             return patiently(ask)

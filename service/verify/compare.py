@@ -7,7 +7,7 @@ Floating-point numbers are equal within 1e-9 of their size, because sums depend 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ _PARTS = 1_000_000
 """A sample takes keys by their hash modulo this number."""
 
 _EXPECTED, _SURE, _FOUND, _PAIRS = '"verify:expected"', '"verify:sure"', '"verify:found"', '"verify:pairs"'
+_POSSIBLE = '"verify:possible"'
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Sides:
       row surely counts if all of them have it too. They are computed one by one, and only while rows differ.
     - `found`: the relation with the rows of the topic, and `written`, its column with the time of the record.
     - `extra_unsure`: rows of the topic that are not expected may be right, because deletes may not have counted.
+      `limits` returns a statement with all rows that may be right, and the positions of its columns that are known. A
+      row that these columns exclude is wrong. It is called only if it is needed; None if the rows are not limited.
+    - `unknown`: columns that are not compared.
     - `final`: a condition over `columns` that is true for rows that must be in the topic, or None if all must be.
     - `several`: the expected rows may have several rows for a key, of which the topic has one.
     """
@@ -42,6 +46,8 @@ class Sides:
     found: str
     written: str
     extra_unsure: bool = False
+    limits: Callable[[], tuple[str, Sequence[int]] | None] = lambda: None
+    unknown: Collection[str] = ()
     final: str | None = None
     several: bool = False
 
@@ -103,16 +109,23 @@ def compare(connection: DuckDBPyConnection, sides: Sides, part: AuditedPart, mos
             FROM {_EXPECTED} e LEFT JOIN {_SURE} s ON {shape.paired("e", "s")}
         """)
         counts = shape.judge(connection, sides, part)
+    if sides.extra_unsure and counts.get("unsure"):
+        counts = shape.judge_extra(connection, sides)
     ((written,),) = run(f"SELECT count(*) FROM {_FOUND} WHERE {_recent(part)}").fetchall()
     ((matched,),) = run(f'SELECT count(*) FROM {_PAIRS} WHERE "#found"').fetchall()
     order = f'ORDER BY "#expected", "#found", {shape.order} LIMIT {most}'
     first = run(f"SELECT * FROM {_PAIRS} WHERE \"#verdict\" = 'different' {order}")
     rows = [_difference(sides.columns, row) for row in first.fetchall()]
-    for table in (_EXPECTED, _SURE, _FOUND, _PAIRS):
+    for table in (_EXPECTED, _SURE, _FOUND, _PAIRS, _POSSIBLE):
         run(f"DROP TABLE IF EXISTS {table}")
     return Compared(
         written - matched, counts.get("different", 0), counts.get("unsure", 0), counts.get("pending", 0), rows
     )
+
+
+def _counts(connection: DuckDBPyConnection) -> dict[str, int]:
+    """Return the number of pairs that are not equal, by verdict."""
+    return dict(connection.execute(f'SELECT "#verdict", count(*) FROM {_PAIRS} GROUP BY 1').fetchall())
 
 
 def _recent(part: AuditedPart) -> str:
@@ -121,7 +134,7 @@ def _recent(part: AuditedPart) -> str:
 
 
 def _difference(names: Sequence[str], row: tuple[Any, ...]) -> Difference:
-    _, expected, found, *values = row
+    _, expected, found, _, *values = row
     own, other = values[: len(names)], values[len(names) :]
     return Difference(
         dict(zip(names, own, strict=True)) if expected else None,
@@ -131,16 +144,22 @@ def _difference(names: Sequence[str], row: tuple[Any, ...]) -> Difference:
 
 @dataclass(frozen=True)
 class _Shape:
-    """The columns as c0, c1, …, with their types in the topic; `keys` are the positions of those that pair rows."""
+    """The columns as c0, c1, …, with their types in the topic.
+
+    `keys` are the positions of the columns that pair rows, and `unknown` of those that are not compared.
+    """
 
     types: Sequence[str]
     keys: Sequence[int]
     names: Sequence[str]
+    unknown: Collection[int]
 
     @classmethod
     def of(cls, sides: Sides, types: Sequence[str]) -> _Shape:
         at = [sides.columns.index(name) for name in sides.key]
-        return cls(types, at or [n for n, type_ in enumerate(types) if type_ not in _TOLERANCE], sides.columns)
+        unknown = {sides.columns.index(name) for name in sides.unknown}
+        exact = [n for n, type_ in enumerate(types) if type_ not in _TOLERANCE and n not in unknown]
+        return cls(types, at or exact, sides.columns, unknown)
 
     @property
     def by(self) -> str:
@@ -162,7 +181,8 @@ class _Shape:
         """Return rows as c0, c1, …, with the number of each among those that pair with the same rows, and its time."""
         shown = ", ".join(f"{quoted(name)} AS c{at}" for at, name in enumerate(self.names))
         time = "" if written is None else f', {quoted(written)} AS "#written"'
-        rest = [f"c{at}" for at in range(len(self.types)) if at not in self.keys and self.types[at] in _TOLERANCE]
+        rest = [f"c{at}" for at in range(len(self.types)) if at not in self.keys and at not in self.unknown]
+        rest = [each for each in rest if self.types[int(each[1:])] in _TOLERANCE]
         order = f" ORDER BY {', '.join(rest)}" if rest else ""
         number = f"row_number() OVER ({self.by}{order})"
         kept = ""
@@ -181,7 +201,7 @@ class _Shape:
         """Return the condition that two paired rows are equal."""
         found = []
         for at, type_ in enumerate(self.types):
-            if at in self.keys:
+            if at in self.keys or at in self.unknown:
                 continue
             left, right = f"{one}.c{at}", f"{other}.c{at}"
             same = f"{left} IS NOT DISTINCT FROM {right}"
@@ -194,7 +214,26 @@ class _Shape:
     def judge(self, connection: DuckDBPyConnection, sides: Sides, part: AuditedPart) -> dict[str, int]:
         """Make the table of the pairs that are not equal, and return their number by verdict."""
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {_PAIRS} AS {self.pairs(sides, part)}")
-        return dict(connection.execute(f'SELECT "#verdict", count(*) FROM {_PAIRS} GROUP BY 1').fetchall())
+        return _counts(connection)
+
+    def judge_extra(self, connection: DuckDBPyConnection, sides: Sides) -> dict[str, int]:
+        """Find the rows of the topic that are certainly not right, and return the number of pairs by verdict."""
+        if (limits := sides.limits()) is not None:
+            statement, known = limits
+            at = [each for each in known if self.types[each] not in _TOLERANCE]
+            shown = ", ".join([*(f"{quoted(self.names[each])} AS c{each}" for each in at), 'count(*) AS "#most"'])
+            group = f" GROUP BY {', '.join(f'c{each}' for each in at)}" if at else ""
+            connection.execute(
+                f"CREATE OR REPLACE TEMP TABLE {_POSSIBLE} AS SELECT {shown} FROM {self.cast(statement)}{group}"
+            )
+            same = " AND ".join(f"p.c{each} IS NOT DISTINCT FROM {_PAIRS}.f{each}" for each in at) or "TRUE"
+            # Rows with equal keys may differ in the known columns, so they cannot be counted.
+            enough = 'p."#most" > 0' if sides.key else f'p."#most" >= {_PAIRS}."#number"'
+            connection.execute(
+                f'UPDATE {_PAIRS} SET "#verdict" = \'different\' WHERE NOT "#expected" '
+                f"AND NOT EXISTS (SELECT 1 FROM {_POSSIBLE} p WHERE {same} AND {enough})"
+            )
+        return _counts(connection)
 
     def pairs(self, sides: Sides, part: AuditedPart) -> str:
         """Return the pairs that are not equal, each with its verdict."""
@@ -212,7 +251,7 @@ class _Shape:
             [f"e.c{at} AS e{at}" for at in range(len(self.types))]
             + [f"f.c{at} AS f{at}" for at in range(len(self.types))]
         )
-        there = 'e."#n" IS NOT NULL AS "#expected", f."#n" IS NOT NULL AS "#found"'
+        there = 'e."#n" IS NOT NULL AS "#expected", f."#n" IS NOT NULL AS "#found", f."#n" AS "#number"'
         return (
             f'SELECT {verdict} AS "#verdict", {there}, {columns} '
             f"FROM {_EXPECTED} e FULL JOIN {_FOUND} f ON {self.paired('e', 'f')} "

@@ -16,12 +16,10 @@ decides. A row of the result that depends on a tie is not in all forms.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from rowkind.avro.schema import Type
 from rowkind.service.physical.aggregation import OrderColumn
-from rowkind.service.plan.calls import EqualKey
 from rowkind.service.plan.columns import by_name, columns, parts_of
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
@@ -34,19 +32,19 @@ from rowkind.service.plan.logical.calc import (
     LogicalWindow,
 )
 from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
-from rowkind.service.plan.logical.node import LogicalNode, Types
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalOver, LogicalSession, LogicalStamp
 from rowkind.service.plan.logical.subset import LogicalSingleRow, LogicalTemporalFilter
 from rowkind.service.plan.passes.extract_equal_keys import extracted
-from rowkind.service.plan.scalar.clock_conditions import is_now, is_today, reads_clock
-from rowkind.service.plan.scalar.conditions import may_fail
-from rowkind.service.plan.scalar.scalars import compile_condition, compile_scalar, type_of
+from rowkind.service.plan.scalar.scalars import type_of
 from rowkind.service.plan.scalar.time_windows import WindowEnds, WindowStarts
 from rowkind.service.plan.scalar.typed import quoted
 from rowkind.service.plan.scalar.types import computable, duckdb, family
 from rowkind.service.python.function import PythonFunction
-from rowkind.service.verify.aggregates import aggregate
+from rowkind.service.verify.aggregates import Aggregated, aggregate
 from rowkind.service.verify.errors import NotComparedError
+from rowkind.service.verify.translation import OF_CLOCK, Translation, unknown_value
+from rowkind.service.verify.unknown import Unknown, unknown_columns
 from rowkind.service.verify.window_functions import window_function
 
 _ORDER = "#order"
@@ -61,22 +59,32 @@ class BatchStatement:
     - `tables`: the job's tables that it reads.
     - `ties`: why the plain and the certain form may differ; empty if they are the same.
     - `functions`: the job's functions that must be registered.
+    - `unknown`: the columns whose values are not known. They are NULL.
     """
 
     sql: str
     tables: frozenset[str]
     ties: tuple[str, ...]
     functions: tuple[PythonFunction, ...]
+    unknown: Unknown
 
 
-def statement(root: LogicalNode, tables: Mapping[str, str], *, certain: bool = False, seed: int = 0) -> BatchStatement:
-    """Translate a plan. `tables` has DuckDB's relation for each of the job's tables.
+def statement(
+    root: LogicalNode,
+    tables: Mapping[str, str],
+    unknown: Mapping[str, Unknown] | None = None,
+    *,
+    certain: bool = False,
+    seed: int = 0,
+) -> BatchStatement:
+    """Translate a plan. `tables` has DuckDB's relation for each of the job's tables, `unknown` its unknown columns.
 
     Raises NotComparedError for a construct without a faithful translation.
     """
     try:
-        translation = _Translation(tables, certain, seed)
-        last = translation.visit(extracted(root))
+        translation, whole = Translation(tables, RULES, certain, seed), extracted(root)
+        missing = unknown_columns(whole, unknown or {})
+        last = translation.visit(whole)
     except Refusal as refusal:
         raise NotComparedError(refusal.text, refusal.at) from None
     parts = ",\n".join(f"{name} AS NOT MATERIALIZED ({sql})" for name, sql in translation.parts)
@@ -85,99 +93,35 @@ def statement(root: LogicalNode, tables: Mapping[str, str], *, certain: bool = F
         frozenset(translation.read),
         tuple(dict.fromkeys(translation.ties)),
         tuple(dict.fromkeys(translation.functions)),
+        missing,
     )
 
 
-@dataclass
-class _Translation:
-    tables: Mapping[str, str]
-    certain: bool
-    seed: int
-    parts: list[tuple[str, str]] = field(default_factory=list)
-    read: set[str] = field(default_factory=set)
-    ties: list[str] = field(default_factory=list)
-    functions: list[PythonFunction] = field(default_factory=list)
-    known: dict[int, tuple[LogicalNode, str]] = field(default_factory=dict)
-
-    def visit(self, node: LogicalNode) -> str:
-        """Return the name of the table expression with a node's rows."""
-        if id(node) not in self.known:
-            rule = _RULES.get(type(node))
-            if rule is None:
-                raise NotComparedError(f"{type(node).__name__.removeprefix('Logical')} has no form in DuckDB")
-            sql = rule(self, node)
-            name = f"n{len(self.parts) + 1}"
-            self.parts.append((name, sql))
-            self.known[id(node)] = node, name
-        return self.known[id(node)][1]
-
-    def any_order(self, types: Types) -> str:
-        """Return a term that orders different rows in some fixed way."""
-        own = ", ".join(f"c{at} := {quoted(name)}" for at, name in enumerate(types))
-        return f"hash(struct_pack({own}), {self.seed})"
-
-    def value(self, node: Any, types: Types, to: Type | None = None, *, cast: bool = True) -> str:
-        """Return a scalar expression in DuckDB. If `cast` is set, cast it to its type in the plan, or to `to`."""
-        _without_clock(node)
-        compiled = compile_scalar(node, by_name(types))
-        self.functions += compiled.functions
-        type_ = compiled.type if to is None else to
-        if not cast or (compiled.column is not None and to is None) or not computable(type_) or family(type_) == "null":
-            return compiled.sql
-        return f"CAST({compiled.sql} AS {duckdb(type_)})"
-
-    def condition(self, conjuncts: Sequence[Any], types: Types) -> str:
-        """Return a condition in DuckDB. TRUE if there are no conjuncts."""
-        for each in conjuncts:
-            _without_clock(each)
-        named = by_name(types)
-        plain = [[each] for each in conjuncts if not may_fail(each)]
-        # DuckDB joins by equalities only if they are conjuncts. A conjunct that may fail is guarded by those before it.
-        whole = [] if len(plain) == len(conjuncts) else [conjuncts]
-        compiled = [found for each in (*plain, *whole) if (found := compile_condition(each, named)) is not None]
-        self.functions += [function for each in compiled for function in each.functions]
-        return " AND ".join(f"({each.sql})" for each in compiled) or "TRUE"
-
-    def equal(self, keys: Sequence[EqualKey], left: Types, right: Types) -> list[str]:
-        """Return the equalities of a join."""
-        found = []
-        for key in keys:
-            one, other = self.value(key.left, left, key.type), self.value(key.right, right, key.type)
-            found.append(f"{one} {'IS NOT DISTINCT FROM' if key.null_safe else '='} {other}")
-        return found
-
-
-def _without_clock(node: Any) -> None:
-    for each in node.walk():
-        if is_now(each) or is_today(each) or reads_clock(each):
-            raise NotComparedError("the result depends on the current time", each)
-
-
-def _scan(made: _Translation, node: LogicalScan) -> str:
+def _scan(made: Translation, node: LogicalScan) -> str:
     made.read.add(node.source.table)
     names = node.source.declared.names
     shown = ", ".join(f"{quoted(name)} AS {quoted(node.name(name))}" for name in names)
     return f"SELECT {shown} FROM {made.tables[node.source.table]}"
 
 
-def _filter(made: _Translation, node: LogicalFilter) -> str:
+def _filter(made: Translation, node: LogicalFilter) -> str:
     below = made.visit(node.input)
     return f"SELECT * FROM {below} WHERE {made.condition(node.conjuncts, columns(node.input))}"
 
 
-def _project(made: _Translation, node: LogicalProject) -> str:
+def _project(made: Translation, node: LogicalProject) -> str:
     below, types = made.visit(node.input), columns(node.input)
     shown = [f"{made.value(output, types)} AS {quoted(name)}" for name, output in node.outputs.items()]
     return f"SELECT {', '.join(shown) or 'NULL AS nothing'} FROM {below}"
 
 
-def _union(made: _Translation, node: LogicalUnion) -> str:
+def _union(made: Translation, node: LogicalUnion) -> str:
     names = list(columns(node.inputs[0]))
     shown = ", ".join(map(quoted, names))
     return " UNION ALL ".join(f"SELECT {shown} FROM {made.visit(each)}" for each in node.inputs)
 
 
-def _expand(made: _Translation, node: LogicalExpand) -> str:
+def _expand(made: Translation, node: LogicalExpand) -> str:
     below, types = made.visit(node.input), columns(node.input)
     array = type_of(node.array, by_name(types))
     moments = isinstance(node.array, WindowStarts | WindowEnds)
@@ -215,7 +159,7 @@ def _expand(made: _Translation, node: LogicalExpand) -> str:
     return f"SELECT * FROM ({rows}) WHERE {made.condition(node.condition, columns(node))}"
 
 
-def _join(made: _Translation, node: LogicalJoin) -> str:
+def _join(made: Translation, node: LogicalJoin) -> str:
     left, right = made.visit(node.left.input), made.visit(node.right.input)
     own, other = columns(node.left.input), columns(node.right.input)
     equal = made.equal(node.keys, own, other)
@@ -243,7 +187,7 @@ def _join(made: _Translation, node: LogicalJoin) -> str:
     return f"SELECT * FROM {left} {node.kind.upper()} JOIN {right} ON {on}"
 
 
-def _lookup(made: _Translation, node: LogicalLookup) -> str:
+def _lookup(made: Translation, node: LogicalLookup) -> str:
     if node.match is None:
         raise NotComparedError("a lookup join matches the rows that were present when a row arrived", node.at)
     if node.condition:
@@ -265,14 +209,18 @@ def _lookup(made: _Translation, node: LogicalLookup) -> str:
     return f"SELECT {shown} FROM {left} ASOF {kind} ({rows}) ON {on}{certain}"
 
 
-def _aggregate(made: _Translation, node: LogicalAggregate) -> str:
+def _aggregate(made: Translation, node: LogicalAggregate) -> str:
     below, types = made.visit(node.input.input), columns(node.input.input)
     group = ", ".join(map(quoted, node.group))
     if not node.calls and not node.is_global:
         return f"SELECT DISTINCT {group} FROM {below}"
     shown = [quoted(name) for name in node.group]
     for name, call in node.calls.items():
-        found = aggregate(call, types, certain=made.certain, seed=made.seed)
+        try:
+            found = aggregate(call, types, certain=made.certain, seed=made.seed)
+        except NotComparedError:
+            # The value is unknown (`unknown_columns`).
+            found = Aggregated(unknown_value(call.type))
         made.ties += found.ties
         shown.append(f"{found.sql} AS {quoted(name)}")
     by = f" GROUP BY {group}" if group else ""
@@ -288,7 +236,7 @@ def ordering(order: Sequence[OrderColumn]) -> list[str]:
     ]
 
 
-def _window(made: _Translation, node: LogicalWindow) -> str:
+def _window(made: Translation, node: LogicalWindow) -> str:
     below, types = made.visit(node.input), columns(node.input)
     by = f"PARTITION BY {', '.join(map(quoted, node.partition))}" if node.partition else ""
     terms = ordering(node.order)
@@ -312,7 +260,7 @@ def _peers(by: str, terms: Sequence[str]) -> str:
     return f"count(*) OVER ({over}) AS {quoted(_PEERS)}"
 
 
-def _over(made: _Translation, node: LogicalOver) -> str:
+def _over(made: Translation, node: LogicalOver) -> str:
     below, types = made.visit(node.input.input), columns(node.input.input)
     by = f"PARTITION BY {', '.join(map(quoted, node.partition))}" if node.partition else ""
     terms = ordering(node.order)
@@ -348,7 +296,7 @@ _BY_VALUE = (
 """The window functions whose result over a frame of values does not depend on the order of tied rows."""
 
 
-def _session(made: _Translation, node: LogicalSession) -> str:
+def _session(made: Translation, node: LogicalSession) -> str:
     below, types = made.visit(node.input.input), columns(node.input.input)
     by = ", ".join(map(quoted, node.partition))
     part, time = f"PARTITION BY {by}" if by else "", quoted(node.time)
@@ -364,21 +312,22 @@ def _session(made: _Translation, node: LogicalSession) -> str:
     return f"SELECT {', '.join(shown)} FROM ({numbered})"
 
 
-def _stamp(_made: _Translation, node: LogicalStamp) -> str:
-    raise NotComparedError("PROCTIME() is the time at which a row was processed", node.at)
+def _stamp(made: Translation, node: LogicalStamp) -> str:
+    # The time is unknown (`unknown_columns`).
+    return f"SELECT *, CAST(NULL AS TIMESTAMPTZ) AS {quoted(node.time)} FROM {made.visit(node.input.input)}"
 
 
-def _match(_made: _Translation, node: LogicalMatch) -> str:
+def _match(_made: Translation, node: LogicalMatch) -> str:
     raise NotComparedError("MATCH_RECOGNIZE", node.at)
 
 
-def _through(made: _Translation, node: LogicalSingleRow | LogicalTemporalFilter) -> str:
+def _through(made: Translation, node: LogicalSingleRow | LogicalTemporalFilter) -> str:
     if isinstance(node, LogicalTemporalFilter) and (node.begins is not None or node.ends is not None):
-        raise NotComparedError("the result depends on the current time", node.at)
+        raise NotComparedError(OF_CLOCK, node.at)
     return f"SELECT * FROM {made.visit(node.input.input)}"
 
 
-_RULES: Mapping[type[LogicalNode], Callable[[_Translation, Any], str]] = {
+RULES: Mapping[type[LogicalNode], Callable[[Translation, Any], str]] = {
     LogicalScan: _scan,
     LogicalFilter: _filter,
     LogicalProject: _project,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from rowkind.avro.to_json import base64_text, json_float
 from rowkind.quantities import counted
-from rowkind.service.verify.audit import SinkAudit
+from rowkind.service.verify.judgement import SinkAudit
 
 _METRICS = (
     ("rowkind_verify_rows", "Rows of the result topic that are as expected.", lambda each: each.compared.equal),
@@ -37,29 +40,49 @@ def document(audits: Sequence[SinkAudit]) -> Iterator[str]:
     for each in audits:
         found: dict[str, Any] = {"sink": each.sink, "topic": each.topic, "verdict": each.verdict}
         if each.verdict == "not compared":
-            found["reason"] = each.reason
+            found |= {"reason": each.reason} | ({"notes": list(each.notes)} if each.notes else {})
         else:
             compared = each.compared
             found |= {"rows": compared.equal, "differences": compared.different}
             found |= {"unsure": compared.unsure, "pending": compared.pending, "notes": list(each.notes)}
             found["first"] = [
                 {
-                    "expected": difference.expected,
-                    "found": difference.found,
+                    "expected": _json(difference.expected),
+                    "found": _json(difference.found),
                     "sources": [
                         {
                             "table": row.table,
                             "topic": row.topic,
                             "partition": row.partition,
                             "offset": row.offset,
-                            "row": row.row,
+                            "row": _json(row.row),
                         }
                         for row in sources
                     ],
                 }
                 for difference, sources in zip(compared.first, each.sources, strict=True)
             ]
-        yield json.dumps(found, default=str, ensure_ascii=False)
+        yield json.dumps(found, allow_nan=False, ensure_ascii=False)
+
+
+def _json(value: Any) -> Any:
+    """Return a value that DuckDB returned as a JSON value, in the same form as `rowkind consume` prints it."""
+    match value:
+        case float():
+            return json_float(value)
+        case Decimal():
+            return f"{value:f}"
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case bytes():
+            return base64_text(value)
+        case Mapping():
+            return {str(_json(name)): _json(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_json(each) for each in value]
+        case None | bool() | int() | str():
+            return value
+    return str(value)
 
 
 def lines(audits: Sequence[SinkAudit]) -> Iterator[str]:
@@ -69,6 +92,7 @@ def lines(audits: Sequence[SinkAudit]) -> Iterator[str]:
         name = each.sink.ljust(width)
         if each.verdict == "not compared":
             yield f"{name}  not compared: {each.reason}"
+            yield from (f"{' ' * width}  {note}" for note in each.notes)
             continue
         if each.verdict == "ok":
             yield f"{name}  ok, {counted(each.compared.equal, 'row')}"
@@ -102,7 +126,8 @@ def _table(rows: Sequence[tuple[str, str, dict[str, Any]]]) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    return "NULL" if value is None else str(value).replace("\n", "\\n")
+    shown = "NULL" if value is None else _json(value)
+    return (shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)).replace("\n", "\\n")
 
 
 def write_metrics(file: Path, job: str, audits: Sequence[SinkAudit]) -> None:

@@ -19,6 +19,7 @@ TINY = {
     "hot_keys": "--rows 500 --batches 2 --only clicks",
     "one_key": "--keys 50",
     "folded": "--changes 2000",
+    "verify": "--rows 2000 --memory 256MB",
     "why": "--rows 2000",
     "tpch": "--scale 0.001 --only q6",
     "state_store": "--changes 100 --batches 4 --only cache",

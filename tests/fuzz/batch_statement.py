@@ -17,6 +17,7 @@ from rowkind.service.execute.job_functions import make_known
 from rowkind.service.execute.kernels import register
 from rowkind.service.job.model import Job
 from rowkind.service.plan.pipeline import logical
+from rowkind.service.verify.errors import NotComparedError
 from rowkind.service.verify.relations import statement
 
 Bag = Counter[tuple[Any, ...]]
@@ -50,6 +51,8 @@ def computed(job: Job, sink: str, tables: Mapping[str, tuple[Record, pa.BinaryAr
     found = []
     for certain in (False, True):
         made = statement(logical(job, sink).root, {name: f'"{name}"' for name in tables}, certain=certain)
+        for unknown in made.unknown.values():
+            raise NotComparedError(unknown.reason, unknown.at)
         for function in made.functions:
             make_known(connection, known, function)
         found.append(_bag(connection, made.sql))

@@ -22,9 +22,10 @@ from rowkind.service.execute.kernels import register
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import Progress
-from rowkind.service.verify.audit import QueryAudit, SinkAudit
+from rowkind.service.verify.audit import QueryAudit
 from rowkind.service.verify.compare import AuditedPart
 from rowkind.service.verify.cut import BatchCut
+from rowkind.service.verify.judgement import SinkAudit
 
 pytestmark = pytest.mark.kafka
 

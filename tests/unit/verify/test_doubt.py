@@ -2,135 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from rowkind.avro import codec
-from rowkind.avro.schema import Record
-from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Rows
-from rowkind.service.client.consume import Chunk
-from rowkind.service.client.external_table import readable_topic
-from rowkind.service.client.folded_topics import FoldedTable, FoldedTopics
-from rowkind.service.execute.kernels import register
 from rowkind.service.kafka.offsets import Offset
-from rowkind.service.physical.source_table import SourceTable
-from rowkind.service.plan.pipeline import logical, plan, source_table
+from rowkind.service.plan.pipeline import plan, source_table
 from rowkind.service.query.memory import MemoryEngine
-from rowkind.service.verify.audit import QueryAudit, SinkAudit
 from rowkind.service.verify.certainty import alive_from
 from rowkind.service.verify.compare import AuditedPart
-from rowkind.service.verify.cut import BatchCut
 from rowkind.service.verify.errors import NotComparedError
 from tests.seeds import drawn, seeds
-
-Row = dict[str, Any]
-
-SECOND = 1_000_000
-"""In µs, as event times are."""
-SUMS = "SELECT k, SUM(v) AS s, COUNT(*) AS n FROM items GROUP BY k"
-BY_MINUTE = (
-    "SELECT k, window_start, SUM(v) AS s FROM TUMBLE(TABLE items, DESCRIPTOR(at), INTERVAL '1' MINUTE) "
-    "GROUP BY k, window_start, window_end"
+from tests.unit.verify.judged import (
+    BY_MINUTE,
+    KEYED,
+    LATEST,
+    SECOND,
+    SUMS,
+    WATERMARK,
+    Case,
+    Opened,
+    Row,
+    item,
+    outcome,
+    packed,
+    total,
 )
-LATEST = (
-    "SELECT k, SUM(v) AS s FROM (SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k, g ORDER BY at DESC) AS r FROM items) "
-    "WHERE r = 1 GROUP BY k"
-)
-KEYED: Mapping[str, Any] = {"mode": "upsert", "key": "k"}
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Any:
-    with ExitStack() as stack:
-
-        def of(sql: str, sink: Mapping[str, Any] = KEYED, **table: Any) -> Case:
-            columns = {"k": "STRING NOT NULL", "g": "INT", "v": "BIGINT", "at": "TIMESTAMP"}
-            items = {"topic": "items", "mode": "append", "columns": columns} | table
-            job = {
-                "job": "doubted",
-                "kafka": {"bootstrap.servers": "127.0.0.1:1"},
-                "registry": {"folder": "schemas"},
-                "tables": {"items": items},
-                "sinks": {"result": {"topic": "result", "sql": sql, **sink}},
-            }
-            (tmp_path / "job.yaml").write_text(json.dumps(job))
-            topics = stack.enter_context(FoldedTopics(tmp_path / "job.yaml"))
-            register(topics.connection)
-            return Case(topics)
-
-        yield of
-
-
-@dataclass
-class Case:
-    """A job whose folded topics are filled by hand. `batches` has the number of rows of each batch, and its time."""
-
-    topics: FoldedTopics
-    batches: list[tuple[int, int]] = field(default_factory=list)
-    part: AuditedPart = field(default_factory=AuditedPart)
-
-    def audit(self, items: Sequence[Row], result: Sequence[Row], first: int = 0) -> SinkAudit:
-        """Audit the sink. `first`: the number of the first recorded batch."""
-        job = self.topics.job
-        own, other = source_table(job, "items").declared, readable_topic(job, "result").declared
-        return self.judge(_packed(own, items), _packed(other, result), first)
-
-    def judge(self, items: Rows, result: Rows, first: int = 0) -> SinkAudit:
-        """Audit the sink over changes."""
-        job = self.topics.job
-        query, sink = logical(job, "result"), plan(job, "result")
-        batches, end = [], 0
-        for number, (rows, now) in enumerate(self.batches or [(len(items), 1)]):
-            begin, end = end, end + rows
-            batches.append(Offset({("items", 0): end}, {}, {("items", 0): begin}, number, now))
-        self.topics.tables.clear()
-        tables = {"items": self._filled(source_table(job, "items"), "items", items)}
-        found = self._filled(readable_topic(job, "result"), "sink:result", result)
-        cut = BatchCut({("items", 0): end}, {}, tuple(batches[first:]), proven=True)
-        return QueryAudit(job, self.topics, "", self.part).judge(sink, query, tables, found, cut)
-
-    def _filled(self, source: SourceTable, name: str, rows: Rows) -> FoldedTable:
-        table = self.topics.declare(source, name)
-        # The records of results are a second apart.
-        table.add(Chunk(rows, (), np.arange(len(rows)) * 1000))
-        table.fold()
-        return table
-
-
-def _packed(record: Record, rows: Sequence[Row]) -> Rows:
-    columns = {each.name: pa.array([row[each.name] for row in rows], each.type.arrow) for each in record.fields}
-    seq = ArrivalNumber.pack(np.arange(len(rows)), np.zeros(len(rows), np.int64))
-    return Rows(np.full(len(rows), RowKind.INSERT, np.int8), seq, codec.encode(record, columns, len(rows)))
-
-
-def item(k: str, v: int, at: float = 0.0, g: int = 0) -> Row:
-    """Return a source row; `at` is in seconds."""
-    return {"k": k, "g": g, "v": v, "at": round(at * SECOND)}
-
-
-def total(k: str, *values: int) -> Row:
-    """Return a row of SUMS."""
-    return {"k": k, "s": sum(values), "n": len(values)}
-
-
-def outcome(of: SinkAudit) -> tuple[str, int, int, int, int]:
-    """Return the verdict and the numbers of equal, different, unsure and pending rows."""
-    return of.verdict, of.compared.equal, of.compared.different, of.compared.unsure, of.compared.pending
-
-
-Opened = Callable[..., Case]
 
 
 def test_a_row_expires_a_ttl_after_its_batch(opened: Opened) -> None:
@@ -172,9 +76,6 @@ def test_rows_in_doubt_whose_sum_is_zero_are_in_doubt(counted: tuple[int, ...], 
     found = case.audit(items, [{"k": "a", "s": sum(counted)}, {"k": "b", "s": 1}])
     assert (found.verdict, found.compared.different) == ("ok", 0), found
     assert case.audit(items, [{"k": "a", "s": sum(counted)}, {"k": "b", "s": 2}]).compared.different == 1
-
-
-WATERMARK = {"watermark": {"column": "at", "delay": "2s"}}
 
 
 def test_a_row_behind_the_watermark_may_have_been_late(opened: Opened) -> None:
@@ -357,8 +258,8 @@ def test_the_engine_has_no_differences(name: str, opened: Opened) -> None:
             for row in batch:
                 at += dice.choice([0, 1, 30])
                 row["at"] = round((at - dice.choice([0, 0, 0, 1, 5, 90])) * SECOND)
-            packed = _packed(declared, [*rows, *batch])
-            arrived = packed.filter(np.arange(len(packed)) >= len(rows))
+            whole = packed(declared, [*rows, *batch])
+            arrived = whole.filter(np.arange(len(whole)) >= len(rows))
             results.append(engine.batch({"items": arrived}, now)["result"].rows)
             rows += batch
             case.batches.append((len(batch), now))
@@ -366,7 +267,7 @@ def test_the_engine_has_no_differences(name: str, opened: Opened) -> None:
         found = Rows(
             found.kind, ArrivalNumber.pack(np.arange(len(found)), np.zeros(len(found), np.int64)), found.payload
         )
-        audit = case.judge(_packed(declared, rows), found)
+        audit = case.judge(packed(declared, rows), found)
         assert audit.verdict == "ok", audit
         equal += audit.compared.equal
     assert equal
