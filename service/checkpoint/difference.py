@@ -34,7 +34,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
 from rowkind.service.kafka.committed_records import committed
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError, translate
-from rowkind.service.kafka.headers import row_kinds
+from rowkind.service.kafka.headers import Headers, row_kinds
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.record_builder import push
 from rowkind.service.kafka.sink_formats import AsAvro
@@ -171,7 +171,7 @@ def _take(
     sign = np.ones(len(records), np.int8)
     strange = records.headers is not None
     if sink.row_kind is not None:
-        kinds, _ = row_kinds(records.headers or [None] * len(records), sink.row_kind)
+        kinds = row_kinds(records.headers or Headers.none(len(records)), sink.row_kind)
         sign[(kinds == RowKind.UPDATE_BEFORE) | (kinds == RowKind.DELETE)] = -1
         strange = bool((kinds < 0).any())
     if strange:

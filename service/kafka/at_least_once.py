@@ -49,7 +49,7 @@ def write(spec: WriterSpec, outgoing: RecordBuilder) -> None:
     """Write the messages and wait for their acknowledgement. After a ChangelogError, the task must be retried."""
     topics = outgoing.topics or [str(spec.dead_letter_topic)]
     with _delivering(spec, f"writing to {', '.join(topics)}") as deliveries:
-        send(deliveries.producer, spec, outgoing, deliveries.partitions)
+        send(deliveries.producer, spec, outgoing, deliveries.partitions, reported=True)
 
 
 def record(spec: WriterSpec, batch_partition: BatchPartition) -> None:

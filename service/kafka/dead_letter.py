@@ -14,7 +14,7 @@ from typing import Self
 
 import fastavro
 
-from rowkind.service.kafka.headers import Headers
+from rowkind.service.kafka.headers import HeaderList
 
 PREFIX = "__connect.errors."
 
@@ -91,7 +91,7 @@ class DeadLetter:
         fields["headers"] = tuple((header["name"], header["value"]) for header in fields["headers"])
         return cls(**fields)
 
-    def written_headers(self, job: str, query: str) -> Headers:
+    def written_headers(self, job: str, query: str) -> HeaderList:
         """Return the original headers, in their order, followed by the error headers."""
         told = {
             "topic": self.topic,

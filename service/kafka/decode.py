@@ -91,12 +91,12 @@ class Decoder:
     def _values(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
         """Read row kinds from headers and rows from values. Each record has one row, and no record is a truncation."""
         values = records.value
-        kind, others = np.full(len(records), MISSING, np.int8), False
+        kind = np.full(len(records), MISSING, np.int8)
         if records.headers is not None:
-            kind, others = row_kinds(records.headers, self._scan.source.row_kind)
+            kind = row_kinds(records.headers, self._scan.source.row_kind)
         kind = self._kinds(kind, records, faults)
         dead_key = ~validity(values) & (self._scan.source.mode == "upsert")
-        schemas = _schema_headers(records.headers) if others and records.headers is not None else None
+        schemas = None if records.headers is None else _schema_headers(records.headers)
         payload = self._payloads(values, schemas, ~(faults.bad | dead_key), faults)
         self._refuse_unavailable(payload, np.arange(len(records)), faults)
         if dead_key.any():
@@ -109,7 +109,7 @@ class Decoder:
     def _envelopes(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
         """Read row kinds, rows and truncations from Debezium envelopes. A tombstone after a delete is skipped."""
         source, where = self._scan.source, np.flatnonzero(validity(records.value))
-        schemas = None if records.headers is None else _schema_headers([records.headers[at] for at in where.tolist()])
+        schemas = None if records.headers is None else _schema_headers(records.headers.take(where))
         raw = Raw(records.value.take(pa.array(where)), where, schemas=schemas)
         whole = source.mode == "retract"
         found = self._format.envelopes(raw, self._reader if whole else source.key, self._reader, faults)
@@ -210,8 +210,7 @@ class Decoder:
 
     def _keys(self, records: Records, at: Indices, faults: Faults) -> pa.BinaryArray:
         """Decode the given records' Kafka keys to primary keys."""
-        headers = [list(_headers(records, row)) for row in at.tolist()]
-        schemas = _schema_headers(headers, framing.KEY_HEADER)
+        schemas = None if records.headers is None else _schema_headers(records.headers.take(at), framing.KEY_HEADER)
         raw = Raw(records.key.take(pa.array(at)), at, "key", schemas)
         return self._keys_format.rows(raw, self._scan.source.key, faults)
 
@@ -222,7 +221,6 @@ class Decoder:
         return self._told(records, at, stage, type(error).__name__, reason)
 
     def _told(self, records: Records, at: int, stage: str, error: str, reason: str) -> DeadLetter:
-        assert records.timestamp is not None, "a job that may have dead letters fetches records whole"
         timestamp = int(records.timestamp[at])
         return DeadLetter(
             table=self._scan.source.table,
@@ -266,16 +264,15 @@ class Decoder:
 
 def _headers(records: Records, at: int) -> Sequence[tuple[str, bytes | None]]:
     """Return the headers of one record."""
-    return (records.headers[at] or ()) if records.headers is not None else ()
+    return () if records.headers is None else records.headers[at]
 
 
-def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEADER) -> pa.Array | None:
+def _schema_headers(headers: Headers, wanted: str = framing.VALUE_HEADER) -> pa.Array | None:
     """Return each record's schema id header (null if the record lacks it), or None if no record has this header."""
-    found = [
-        next((value for name, value in reversed(record) if name == wanted), None) if record else None
-        for record in headers
-    ]
-    return pa.array(found, pa.binary()) if any(value is not None for value in found) else None
+    records, ids = headers.last(wanted)
+    if ids.null_count == len(ids):
+        return None
+    return scatter([ids], [records], len(headers), None)
 
 
 def _deleted_row(scan: PhysicalScan) -> list[str | bytes]:

@@ -12,13 +12,15 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from rowkind.operators.columns.changes import Indices, Int64s
+from rowkind.operators.columns.changes import Indices
+from rowkind.service.kafka.arrivals import Arrivals, Event
+from rowkind.service.kafka.client_columns import reader
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, consumer_settings, patiently, servers
 from rowkind.service.kafka.errors import (
     ChangelogError,
@@ -29,21 +31,12 @@ from rowkind.service.kafka.errors import (
 )
 from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.read_positions import Positions
-from rowkind.service.kafka.record import MADE_STRIDE, Made, Records
+from rowkind.service.kafka.record import Records
 
 _POLL_SECONDS = 0.05
 _STALL_SECONDS = 60.0
 _MOST_ROWS = 50_000
 _CHUNK_BYTES = 8 << 20
-
-_PIECE_ROWS = 1_000
-"""How many messages to consume at a time.
-
-A small piece is processed before the next piece is consumed, so the next piece reuses memory that is still in the
-processor's cache. A record then costs a third less than with pieces of 50,000 messages.
-"""
-
-_PIECE_BYTES = 1 << 20
 
 _TRUNCATION = re.compile(r"log truncation detected.*broker end offset is (-?\d+)")
 
@@ -54,7 +47,7 @@ OnLost = Mapping[str, Literal["fail", "earliest", "latest"]]
 class Fetcher:
     """Reads ranges in chunks of about 8 MB, for one task at a time.
 
-    `whole`: fetch complete records. Otherwise timestamps are omitted, and so are keys unless a value is null.
+    `whole`: fetch complete records. Otherwise only records without a value have their keys.
     """
 
     def __init__(
@@ -65,16 +58,17 @@ class Fetcher:
         self._whole = whole
         self._complaint: KafkaError | None
         self._away: KafkaError | None
-        self._consumer = self._connect()
-        self._rows = _PIECE_ROWS
+        self._connect()
 
-    def _connect(self) -> Consumer:
-        """Return a new consumer. After an outage, the old consumer's broker metadata may be outdated."""
+    def _connect(self) -> None:
+        """Make a new consumer. After an outage, the old consumer's broker metadata may be outdated."""
         self._complaint = self._away = None
-        return Consumer({**consumer_settings(self._kafka), "error_cb": self._complain})
+        self._consumer = Consumer({**consumer_settings(self._kafka), "error_cb": self._complain})
+        self._reader = reader(self._consumer, whole=self._whole)
 
     def close(self) -> None:
         """Close the connection to the brokers."""
+        self._reader.close()
         self._consumer.close()
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
@@ -83,7 +77,7 @@ class Fetcher:
         try:
             low, high = patiently(lambda: self._consumer.get_watermark_offsets(at, ANSWER_SECONDS, cached=False))
         except KafkaException:
-            self._consumer = self._connect()
+            self._connect()
             raise
         return int(low), int(high)
 
@@ -102,70 +96,38 @@ class Fetcher:
             yield _by_topic(chunk)
 
     def _pieces(self, positions: Positions, on_lost: OnLost) -> Generator[Records, None, None]:
-        """Yield all records in small pieces, which are processed faster than large pieces."""
+        """Yield all records in the order in which they arrive."""
+        partitions = [(part.topic, part.partition) for part in positions.ranges]
+        self._reader.begin(positions.topics, partitions)
         self._consumer.assign(list(map(_beginning, positions.ranges)))
         heard = self._clock()
         try:
             while left := positions.left:
                 before = positions.open
-                # Take the messages that are already available, without waiting for a full piece.
-                events = self._consumer.consume(min(self._rows, left), 0) or self._consumer.consume(1, _POLL_SECONDS)
-                failed: list[Message] = []
-                if any(map(Message.error, events)):
-                    failed = [event for event in events if event.error() is not None]
-                    events = [event for event in events if event.error() is None]
-                records = list(self._lift(events, positions)) if events else []
-                del events
-                for event in failed:
+                arrived = self._reader.read(min(_MOST_ROWS, left), _CHUNK_BYTES, _POLL_SECONDS)
+                records = list(_inside(arrived, positions)) if len(arrived) else []
+                for event in arrived.events:
                     self._heed(event, positions, on_lost)
                 self._release(positions, before)
                 if positions.left < left:
                     heard, self._away = self._clock(), None
                 elif self._clock() - heard > (_STALL_SECONDS if self._away is None else ANSWER_SECONDS):
                     raise self._stalled(positions)
+                del arrived
                 yield from records
         except ChangelogError:
-            self._consumer = self._connect()
+            self._connect()
             raise
         finally:
             self._consumer.unassign()
+            self._reader.end()
 
-    def _lift(self, messages: list[Message], positions: Positions) -> Iterator[Records]:
-        """Yield the messages inside the ranges as records, grouped by topic."""
-        ranges = positions.find(messages)
-        offset = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
-        inside = positions.advance(ranges, offset)
-        if not inside.all():
-            messages, ranges, offset = _some(messages, np.flatnonzero(inside)), ranges[inside], offset[inside]
-        for topic, members in positions.by_topic(ranges):
-            if members is None:
-                records = self._columns(topic, positions.partition[ranges], offset, messages)
-            else:
-                partition = positions.partition[ranges[members]]
-                records = self._columns(topic, partition, offset[members], _some(messages, members))
-            self._rows = int(min(_PIECE_ROWS, max(16, _PIECE_BYTES * len(records) / (records.value.nbytes + 1))))
-            yield records
-
-    def _columns(self, topic: str, partition: Int64s, offset: Int64s, messages: list[Message]) -> Records:
-        value = pa.array(list(map(Message.value, messages)), pa.binary())
-        key = pa.nulls(len(messages), pa.binary())
-        if value.null_count or self._whole:
-            key = pa.array(list(map(Message.key, messages)), pa.binary())
-        headers: list[Any] = list(map(Message.headers, messages))
-        timestamp = None
-        if self._whole:
-            timestamp = np.array([ms if kind else -1 for kind, ms in map(Message.timestamp, messages)], np.int64)
-        made = _made(messages)
-        return Records(topic, partition, offset, value, key, headers if any(headers) else None, timestamp, made)
-
-    def _heed(self, event: Message, positions: Positions, on_lost: OnLost) -> None:
+    def _heed(self, event: Event, positions: Positions, on_lost: OnLost) -> None:
         """Handle an event that is not a record. Raises ChangelogError if the rest of the range cannot be read."""
-        number = int(positions.find([event])[0])
+        number = int(positions.find(np.array([event.topic]), np.array([event.partition]))[0])
         if number < 0 or number not in positions.open:
             return
-        part = positions.ranges[number]
-        error, offset = event.error(), event.offset()
-        assert error is not None, "an event that is not a record has an error"
+        part, error, offset = positions.ranges[number], event.error, event.offset
         if error.code() == KafkaError._PARTITION_EOF:
             if offset is not None and offset >= part.end:
                 positions.finish(number)
@@ -223,8 +185,17 @@ def _beginning(part: Range) -> TopicPartition:
     return TopicPartition(part.topic, part.partition, part.start, leader_epoch=part.epoch)
 
 
-def _some(messages: Sequence[Message], rows: Indices) -> list[Message]:
-    return [messages[row] for row in rows.tolist()]
+def _inside(arrived: Arrivals, positions: Positions) -> Iterator[Records]:
+    """Yield the records inside the ranges, grouped by topic, and advance the positions."""
+    ranges = positions.find(arrived.topic, arrived.partition)
+    inside = positions.advance(ranges, arrived.offset)
+    if not inside.all():
+        arrived, ranges = arrived.filter(inside), ranges[inside]
+    every = Records(
+        "", arrived.partition, arrived.offset, arrived.value, arrived.key, arrived.headers, arrived.timestamp
+    )
+    for topic, members in positions.by_topic(ranges):
+        yield replace(every if members is None else every.take(members), topic=topic)
 
 
 def _by_topic(chunk: list[Records]) -> list[Records]:
@@ -233,11 +204,3 @@ def _by_topic(chunk: list[Records]) -> list[Records]:
     records = [Records.concat([part for part in chunk if part.topic == topic]) for topic in topics]
     chunk.clear()
     return records
-
-
-def _made(messages: list[Message]) -> Made:
-    """Return the known timestamps of every `MADE_STRIDE`th message."""
-    times = [message.timestamp() for message in messages[::MADE_STRIDE]]
-    made = Made.sampled(np.array([ms for _, ms in times], np.int64), len(messages))
-    known = np.array([bool(kind) for kind, _ in times], np.bool_)
-    return Made(made.at[known], made.records[known])

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 
 from rowkind.avro import codec
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Int8s, Int64s, Mask
+from rowkind.operators.columns.changes import Int8s, Int64s, Mask, binary
 from rowkind.service.kafka.generated_values import GeneratedValues, draws, late, shares, zipf
 from rowkind.service.kafka.headers import Headers
-from rowkind.service.kafka.record import MADE_STRIDE, Made, Records
+from rowkind.service.kafka.record import Records
 from rowkind.service.physical.generation import ColumnValues
 from rowkind.service.physical.row_kind import spellings
 from rowkind.service.physical.source_table import SourceTable
@@ -160,18 +160,14 @@ class GeneratedTopic:
     def _records(self, changes: GeneratedChanges) -> Records:
         rows = self.columns(changes)
         value, key = codec.encode(self._table.declared, rows), pa.nulls(len(rows), pa.binary())
-        headers: list[Headers] | None = None
+        headers = None
         if self._table.mode == "upsert":
             key = codec.encode(self._table.key, rows)
             deleted = changes.kind == RowKind.DELETE
             value = pc.if_else(pa.array(deleted), pa.scalar(None, pa.binary()), value)
         elif self._table.mode == "retract":
-            words: list[Headers] = [
-                [(self._table.row_kind.header, word)] for word in spellings(self._table.row_kind.values)
-            ]
-            headers = [words[kind] for kind in changes.kind.tolist()]
+            every, words = np.arange(len(rows) + 1), binary(spellings(self._table.row_kind.values))
+            word = words.take(pa.array(changes.kind))
+            headers = Headers(every, [self._table.row_kind.header], np.zeros(len(rows), np.int64), word)
         times = self._times_us(changes.change) // 1000
-        made = Made.sampled(times[::MADE_STRIDE], len(times))
-        return Records(
-            self._table.topic, np.zeros(len(rows), np.int64), changes.offset, value, key, headers, times, made
-        )
+        return Records(self._table.topic, np.zeros(len(rows), np.int64), changes.offset, value, key, headers, times)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
-from typing import Any
 
 import numpy as np
-from confluent_kafka import Message
 
 from rowkind.operators.columns.changes import Indices, Int64s, Mask
 from rowkind.service.kafka.offsets import Range
@@ -21,10 +18,10 @@ class Positions:
         self.position = np.array([part.start for part in ranges], np.int64)
         self.partition = np.array([part.partition for part in ranges], np.int64)
         self._end = np.array([part.end for part in ranges], np.int64)
-        self._topics = {name: i for i, name in enumerate(sorted({part.topic for part in ranges}))}
-        self._topic = np.array([self._topics[part.topic] for part in ranges], np.int64)
+        self.topics = sorted({part.topic for part in ranges})
+        self._topic = np.array([self.topics.index(part.topic) for part in ranges], np.int64)
         # The last row and column represent topics and partitions that are not read.
-        self._number = np.full((len(self._topics) + 1, max(self.partition, default=0) + 2), -1)
+        self._number = np.full((len(self.topics) + 1, max(self.partition, default=0) + 2), -1)
         self._number[self._topic, self.partition] = np.arange(len(ranges))
 
     @property
@@ -37,17 +34,9 @@ class Positions:
         """The indices of the ranges that have not been read to their end."""
         return np.flatnonzero(self.position < self._end)
 
-    def find(self, messages: Sequence[Message]) -> Int64s:
-        """Return the index of each message's range, or -1 if it is in no range. It calls few methods per message."""
-        count = len(messages)
-        partition = np.minimum(
-            np.fromiter(map(Message.partition, messages), np.int64, count), self._number.shape[1] - 1
-        )
-        topic: Int64s = np.zeros(count, np.int64)
-        if len(self._topics) > 1:
-            names: Any = map(Message.topic, messages)
-            topic = np.fromiter(map(self._topics.get, names, repeat(len(self._topics))), np.int64, count)
-        number: Int64s = self._number[topic, partition]
+    def find(self, topic: Int64s, partition: Int64s) -> Int64s:
+        """Return the index of each record's range, or -1 if it is in no range. `topic`: numbers in `topics`, or -1."""
+        number: Int64s = self._number[topic, np.minimum(partition, self._number.shape[1] - 1)]
         return number
 
     def advance(self, ranges: Int64s, offset: Int64s) -> Mask:
@@ -63,7 +52,7 @@ class Positions:
     def by_topic(self, ranges: Int64s) -> Iterator[tuple[str, Indices | None]]:
         """Yield each topic with the indices of its records, or with None if all records belong to the topic."""
         topic = self._topic[ranges]
-        for name, number in self._topics.items():
+        for number, name in enumerate(self.topics):
             members = np.flatnonzero(topic == number)
             if len(members):
                 yield name, members if len(members) < len(topic) else None

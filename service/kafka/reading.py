@@ -98,7 +98,6 @@ class Reading:
                     more = bool(chunk)
                     _spend(counters, "fetch", started)
                     parts = [part for records in chunk for part in self._parts(records, counters, marks)]
-                    # Headers are lists, which the garbage collector would traverse if they existed when it resumes.
                     del chunk
                     started = time.perf_counter()
                     blocks = [(labels[shard], level, Block(piece)) for shard, level, piece in pieces(parts)]
@@ -145,8 +144,7 @@ class Reading:
             started = time.perf_counter()
             decoded = table.decoder.decode(records)
             add(counters, decoded.counters)
-            if records.made is not None:
-                add(counters, ages(table.scan.scan.source.table, records.made, time.time()))
+            add(counters, ages(table.scan.scan.source.table, records.made, time.time()))
             letters = list(decoded.letters)
             _spend(counters, "decode", started)
             started = time.perf_counter()

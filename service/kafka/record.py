@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Self
 
 import numpy as np
@@ -29,8 +30,8 @@ class OneRecord:
         return dict(self.headers).get(name)
 
 
-MADE_STRIDE = 16
-"""Only one of this many records has its timestamp read, which keeps the cost of measuring latency low."""
+_MADE_STRIDE = 16
+"""Only one of this many records counts in the latency, which keeps the cost of measuring it low."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,13 @@ class Made:
     records: Int64s
 
     @classmethod
-    def sampled(cls, at: Int64s, rows: int) -> Self:
-        """Return the times `at` of every `MADE_STRIDE`th of `rows` records."""
-        records = np.full(len(at), MADE_STRIDE)
-        records[-1] = rows - MADE_STRIDE * (len(at) - 1)
-        return cls(at, records)
-
-    @classmethod
-    def concat(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate all samples."""
-        return cls(np.concatenate([part.at for part in parts]), np.concatenate([part.records for part in parts]))
+    def sampled(cls, timestamp: Int64s) -> Self:
+        """Return the times of every `_MADE_STRIDE`th record, without -1, which a record without a time has."""
+        at = timestamp[::_MADE_STRIDE]
+        records = np.full(len(at), _MADE_STRIDE)
+        records[-1:] = len(timestamp) - _MADE_STRIDE * (len(at) - 1)
+        known = at >= 0
+        return cls(at[known], records[known])
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,7 @@ class Records:
     - `key`: null if the record has no key, or if the key was not fetched. Keys are fetched only if a value is null or
       if the fetcher reads `whole` records (`service.kafka.fetch`).
     - `headers`: None if no record has any.
-    - `timestamp`: ms since the epoch, or -1 if a record has none; None unless whole records were fetched.
-    - `made`: the times of a sample of the records, None if unknown.
+    - `timestamp`: ms since the epoch, or -1 if a record has none.
     """
 
     topic: str
@@ -70,19 +67,22 @@ class Records:
     offset: Int64s
     value: pa.BinaryArray
     key: pa.BinaryArray
-    headers: Sequence[Headers] | None = None
-    timestamp: Int64s | None = None
-    made: Made | None = None
+    headers: Headers | None
+    timestamp: Int64s
+
+    @property
+    def made(self) -> Made:
+        """The times of a sample of the records."""
+        return Made.sampled(self.timestamp)
 
     @property
     def each(self) -> Iterator[OneRecord]:
         """Iterate over the records one at a time. They must have been fetched whole."""
-        assert self.timestamp is not None, "the records were read with their timestamps"
-        headers = self.headers if self.headers is not None else [None] * len(self)
+        headers = self.headers if self.headers is not None else repeat((), len(self))
         partitions, offsets, times = self.partition.tolist(), self.offset.tolist(), self.timestamp.tolist()
         columns = zip(partitions, offsets, times, self.key.to_pylist(), self.value.to_pylist(), headers, strict=True)
         for partition, offset, timestamp, key, value, own in columns:
-            yield OneRecord(partition, offset, timestamp, key, value, tuple(own or ()))
+            yield OneRecord(partition, offset, timestamp, key, value, tuple(own))
 
     def __len__(self) -> int:
         return len(self.partition)
@@ -96,8 +96,8 @@ class Records:
             offset=self.offset[rows],
             value=self.value.take(at),
             key=self.key.take(at),
-            headers=None if self.headers is None else [self.headers[row] for row in rows.tolist()],
-            timestamp=None if self.timestamp is None else self.timestamp[rows],
+            headers=None if self.headers is None else self.headers.take(rows),
+            timestamp=self.timestamp[rows],
         )
 
     @classmethod
@@ -105,11 +105,11 @@ class Records:
         """Concatenate records of the same topic."""
         if len(parts) == 1:
             return parts[0]
-        headers: list[Headers] | None = None
+        headers = None
         if any(part.headers is not None for part in parts):
-            headers = [each for part in parts for each in part.headers or [None] * len(part)]
-        times = [part.timestamp for part in parts if part.timestamp is not None]
-        made = [part.made for part in parts if part.made is not None]
+            headers = Headers.concat(
+                [Headers.none(len(part)) if part.headers is None else part.headers for part in parts]
+            )
         return cls(
             parts[0].topic,
             np.concatenate([part.partition for part in parts]),
@@ -117,6 +117,5 @@ class Records:
             concat_binary([part.value for part in parts]),
             concat_binary([part.key for part in parts]),
             headers,
-            np.concatenate(times) if times else None,
-            Made.concat(made) if made else None,
+            np.concatenate([part.timestamp for part in parts]),
         )

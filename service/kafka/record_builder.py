@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -15,11 +15,12 @@ from confluent_kafka import Producer
 
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.batch import Batch
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.changes import Changes, Int8s
 from rowkind.operators.columns.emission import RetractionError, net
 from rowkind.operators.columns.hashing import hash64
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.metrics import sample
+from rowkind.service.kafka.client_columns import produce
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError
 from rowkind.service.kafka.spec import SinkSpec, WriterSpec
@@ -33,14 +34,15 @@ _ROOM_SECONDS = 0.1
 class Messages:
     """Net changes of one sink, ready to be sent in this order.
 
-    `values` has None for a tombstone. `spread` is set if messages have no key: each row's hash determines its
-    partition, so that a row and its later retraction are in the same partition. `last`: the last rows, as a sample.
+    `values` has nulls for tombstones, `kinds` the ordinals of row kinds. `spread` is set if messages have no key: each
+    row's hash determines its partition, so that a row and its later retraction are in the same partition. `last`: the
+    last rows, as a sample.
     """
 
     sink: SinkSpec
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    kinds: Sequence[int]
+    keys: pa.BinaryArray | None
+    values: pa.BinaryArray
+    kinds: Int8s
     spread: npt.NDArray[np.uint64] | None
     last: SampledRows
 
@@ -102,20 +104,18 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
     values = sink.value(changes.payload)
     if sink.form == "upsert":
         values = pc.if_else(pa.array(changes.kind == RowKind.DELETE), pa.scalar(None, pa.binary()), values)
-    keys: Sequence[bytes | None] = [None] * len(changes)
-    spread = None
+    keys = spread = None
     size = pc.sum(pc.binary_length(values)).as_py() or 0
     if sink.keyed:
         assert sink.key is not None, "a keyed sink has a key format"
-        written = sink.key(changes.key)
-        keys = written.to_pylist()
-        size += pc.sum(pc.binary_length(written)).as_py() or 0
+        keys = sink.key(changes.key)
+        size += pc.sum(pc.binary_length(keys)).as_py() or 0
     else:
         spread = hash64(changes.payload)
     if size:
         counters[sample("rowkind_bytes_out_total", sink=sink.sink)] = float(size)
     counters |= rows_out(sink.sink, changes)
-    return Messages(sink, keys, values.to_pylist(), changes.kind.tolist(), spread, last_rows(changes))
+    return Messages(sink, keys, values, changes.kind, spread, last_rows(changes))
 
 
 def rows_out(sink: str, changes: Changes) -> dict[str, float]:
@@ -128,35 +128,41 @@ def rows_out(sink: str, changes: Changes) -> dict[str, float]:
     }
 
 
-def send(producer: Producer, spec: WriterSpec, outgoing: RecordBuilder, partitions: Mapping[str, int]) -> None:
+def send(
+    producer: Producer, spec: WriterSpec, outgoing: RecordBuilder, partitions: Mapping[str, int], *, reported: bool
+) -> None:
     """Hand every message to the producer, waiting while the producer's queue is full. Raises KafkaException.
 
-    `partitions`: the number of partitions of each topic.
+    `partitions`: the number of partitions of each topic. `reported`: the producer reports each message that could not
+    be delivered, instead of failing as a whole.
     """
     for each in outgoing.messages:
-        _send(producer, each, partitions[each.sink.topic])
+        _send(producer, each, partitions[each.sink.topic], reported=reported)
     for letter in outgoing.letters:
         _send_letter(producer, spec, letter)
 
 
-def _send(producer: Producer, messages: Messages, partitions: int) -> None:
-    header = messages.sink.row_kind
-    headers: Sequence[Any] = [None] * 4
-    if header is not None:
-        headers = [[(header.header, word)] for word in spellings(header.values)]
-    produce, topic = producer.produce, messages.sink.topic
-    places: Iterable[int] = repeat(-1, len(messages.values))
+def _send(producer: Producer, messages: Messages, partitions: int, *, reported: bool) -> None:
+    header, places = messages.sink.row_kind, None
+    words: Sequence[bytes] = () if header is None else spellings(header.values)
     if messages.spread is not None:
-        places = (messages.spread % np.uint64(partitions)).tolist()
-    for key, value, kind, place in zip(messages.keys, messages.values, messages.kinds, places, strict=True):
-        while True:
-            try:
-                # All arguments are positional, because a single keyword argument costs half as much as the call itself.
-                # For the same reason, there is no callback and no timestamp.
-                produce(topic, value, key, place, None, None, 0, headers[kind])
-                break
-            except BufferError:
-                producer.poll(_ROOM_SECONDS)
+        places = (messages.spread % np.uint64(partitions)).astype(np.int32)
+    if not reported:
+        named = None if header is None else (header.header, words, messages.kinds)
+        if produce(producer, messages.sink.topic, messages.values, messages.keys, places, named):
+            return
+    headers: Sequence[Any] = [None] * 4 if header is None else [[(header.header, word)] for word in words]
+    rows = zip(
+        repeat(None) if messages.keys is None else messages.keys.to_pylist(),
+        repeat(-1) if places is None else places.tolist(),
+        messages.values.to_pylist(),
+        messages.kinds.tolist(),
+        strict=False,
+    )
+    for key, place, value, kind in rows:
+        # All arguments are positional, because a single keyword argument costs half as much as the call itself. For the
+        # same reason, there is no callback and no timestamp.
+        push(producer, messages.sink.topic, value, key, place, None, None, 0, headers[kind])
 
 
 def push(producer: Producer, *message: Any, **more: Any) -> None:

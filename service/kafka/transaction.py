@@ -71,7 +71,7 @@ class TransactionalWriter:
             return "skipped"
         after = Progress.of(self.spec, batch_partition)
         self._producer.begin_transaction()
-        send(self._producer, self.spec, outgoing, self._partitions)
+        send(self._producer, self.spec, outgoing, self._partitions, reported=False)
         push(self._producer, self.spec.progress_topic, after.to_bytes(), after.key, self._partition)
         self._producer.commit_transaction(self.spec.transaction_timeout_ms / 1000)
         self._progress = after

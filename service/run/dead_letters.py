@@ -84,7 +84,7 @@ def letters(job: Job) -> Iterator[Letter]:
         place.decode()
         for records in committed(job.brokers, topic)
         for headers in records.headers or ()
-        for name, place in headers or ()
+        for name, place in headers
         if name == _REPLAYED and place is not None
     }
     for records in committed(job.brokers, topic):

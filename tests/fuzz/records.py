@@ -33,7 +33,7 @@ from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.formats import format_of
-from rowkind.service.kafka.headers import Headers
+from rowkind.service.kafka.headers import HeaderList, Headers
 from rowkind.service.kafka.record import Records
 from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.source_table import SourceTable
@@ -193,7 +193,7 @@ class Formats:
         table: SourceTable,
         make: Callable[[random.Random], bytes | None],
         key: Callable[[random.Random], bytes | None] = lambda _: None,
-        headers: Callable[[random.Random], Headers] = lambda _: [("op", b"+I")],
+        headers: Callable[[random.Random], HeaderList] = lambda _: [("op", b"+I")],
     ) -> Counter[str]:
         values = [make(rng) for _ in range(INPUTS)]
         keys, told = [key(rng) for _ in values], [headers(rng) for _ in values]
@@ -214,7 +214,7 @@ class Formats:
         table: SourceTable,
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None],
-        headers: Sequence[Headers],
+        headers: Sequence[HeaderList],
     ) -> Counter[str]:
         count = len(values)
         decoder = Decoder(PhysicalScan("scan", table, pass_on(table.declared)), self.registry, tolerate=True)
@@ -225,7 +225,7 @@ class Formats:
                 np.arange(count),
                 pa.array(values, pa.binary()),
                 pa.array(keys, pa.binary()),
-                headers,
+                Headers.of(headers),
                 np.zeros(count, np.int64),
             )
         )
@@ -288,11 +288,11 @@ def _row(rng: random.Random) -> dict[str, Any]:
     return {"id": rng.choice((0, 1, -5)), "name": name, "amount": None, "placed": placed, "day": None}
 
 
-def _headers(rng: random.Random) -> Headers:
+def _headers(rng: random.Random) -> HeaderList:
     names = ("op", "op", "__value_schema_id", "__key_schema_id", "", "é", "OP")
     words = (b"+I", b"-U", b"+U", b"-D", b"", None, b"+X", b"\xff", b"\x00\x00\x00\x00\x01", b"\x01" * 17)
     many = rng.choice((0, 1, 1, 2, 5))
-    made: Headers = [(rng.choice(names), rng.choice((*words, rng.randbytes(3)))) for _ in range(many)]
+    made: HeaderList = [(rng.choice(names), rng.choice((*words, rng.randbytes(3)))) for _ in range(many)]
     return made if made or rng.random() < 0.5 else None
 
 

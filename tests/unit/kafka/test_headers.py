@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -10,8 +13,9 @@ from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import binary
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import FencedError, MissingTopicError, RefusedError, UnreachableError, translate
+from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.spec import OPTION
-from rowkind.service.physical.row_kind import PRESETS, spellings
+from rowkind.service.physical.row_kind import PRESETS, RowKindHeader, spellings
 
 
 def test_every_preset_can_be_written_and_is_read_back_as_what_it_can_say() -> None:
@@ -70,3 +74,30 @@ def test_a_clients_exception_is_translated_at_the_edge(code: int, meaning: type[
 def test_the_option_with_the_spec_is_one_that_spark_redacts() -> None:
     """The option with the spec has a name that Spark redacts, so that passwords do not show in a plan or in the UI."""
     assert "secret" in OPTION
+
+
+def test_headers_are_the_same_as_columns_and_as_lists() -> None:
+    """Random headers survive the change of form, a selection in any order, and concatenation with other names."""
+    rng = random.Random(3)
+    for _ in range(200):
+        lists = [
+            [(rng.choice("abc"), rng.choice([b"", b"x", None])) for _ in range(rng.randrange(4))]
+            for _ in range(rng.randrange(6))
+        ]
+        other = [[(rng.choice("cd"), b"y")] for _ in range(rng.randrange(3))]
+        headers = Headers.of(lists)
+        assert list(headers) == [headers[record] for record in range(len(headers))] == lists
+        assert bool(headers) == any(lists)
+        order = [rng.randrange(len(lists)) for _ in range(4)] if lists else []
+        assert list(headers.take(np.array(order, np.int64))) == [lists[record] for record in order]
+        assert list(Headers.concat([headers, Headers.none(2), Headers.of(other)])) == [*lists, [], [], *other]
+        records, values = headers.last("a")
+        found = dict(zip(records.tolist(), values.to_pylist(), strict=True))
+        assert found == {at: dict(each)["a"] for at, each in enumerate(lists) if "a" in dict(each)}
+
+
+def test_the_last_row_kind_header_counts() -> None:
+    """A record without the header has no kind, and an undefined word is unknown."""
+    records = [[("op", b"-D"), ("op", b"+U")], None, [("x", b"+I")], [("op", None)], [("op", b"?")], [("op", b"+I")]]
+    kinds = row_kinds(Headers.of(records), RowKindHeader())
+    assert kinds.tolist() == [2, MISSING, MISSING, UNKNOWN, UNKNOWN, 0]
