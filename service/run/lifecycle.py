@@ -30,6 +30,7 @@ from rowkind.service.checkpoint.upgrade import TWICE, contents, doubled, sinks_o
 from rowkind.service.checkpoint.written_topics import TopicWatch, WrittenTopics
 from rowkind.service.job.model import Job
 from rowkind.service.kafka import topic_claims
+from rowkind.service.kafka.client_columns import is_compiled
 from rowkind.service.kafka.clients import servers
 from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.sink_formats import Forms
@@ -94,6 +95,8 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
         _tracing(job.name) as traces,
         printing(job) as printer,
     ):
+        if not is_compiled():
+            log.info("records are read and written one at a time, because Rowkind was installed without a C compiler")
         connection = connect(job)
         sinks = [sink for query in fresh.values() for sink in query.sinks]
         with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):

@@ -18,6 +18,7 @@ TINY = {
     "windows": "--rows 2000 --batch 1000 --only tumble",
     "hot_keys": "--rows 500 --batches 2 --only clicks",
     "one_key": "--keys 50",
+    "client": "--records 2000",
     "folded": "--changes 2000",
     "verify": "--rows 2000 --memory 256MB",
     "why": "--rows 2000",

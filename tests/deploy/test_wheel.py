@@ -85,7 +85,7 @@ def test_nothing_but_rowkind_is_at_the_top_level(wheel: Path) -> None:
     """An installation adds one package and its metadata folder."""
     top = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
 
-    assert top == {"rowkind", wheel.name.partition("-py3")[0] + ".dist-info"}
+    assert top == {"rowkind", wheel.name.partition("-cp311")[0] + ".dist-info"}
 
 
 def test_every_example_and_the_schema_of_job_files_are_in_it(wheel: Path) -> None:
