@@ -3,7 +3,7 @@
 confluent-kafka costs 3.5 s of CPU per million records read, a C program over the same librdkafka one. So a small
 library in C, `columns.c`, reads and writes thousands of records in one call, with the clients of confluent-kafka:
 settings, logins, transactions and errors stay with it. The library is compiled when Rowkind is installed. Where there
-was no compiler, the same work is done record by record (`service.kafka.arrivals`), which is also the oracle of the
+was no compiler, the same work is done record by record (`service.kafka.received`), which is also the oracle of the
 tests.
 
 The records of a partition reach the library through a queue of its own, to which librdkafka forwards them. What
@@ -29,8 +29,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, cimpl
 
 from rowkind.avro.buffers import data_of, offsets_of, validity
 from rowkind.operators.columns.changes import Int8s, Int64s, binary
-from rowkind.service.kafka.arrivals import Arrivals, Event, MessageReader, Reader
 from rowkind.service.kafka.headers import Headers
+from rowkind.service.kafka.received import MessageReader, PartitionEvent, Received, RecordReader
 
 _COLUMNS = (
     *("topic", "partition", "offset", "timestamp"),
@@ -100,7 +100,7 @@ def _client(owner: Any) -> ctypes.c_void_p:
     return ctypes.c_void_p.from_address(id(owner) + object.__basicsize__)
 
 
-def reader(consumer: Consumer, *, whole: bool) -> Reader:
+def reader(consumer: Consumer, *, whole: bool) -> RecordReader:
     """Return a reader of the consumer's records. `whole`: with all keys, not only those of records without a value."""
     library = _library()
     if library is None:
@@ -109,7 +109,7 @@ def reader(consumer: Consumer, *, whole: bool) -> Reader:
 
 
 class ColumnReader:
-    """Takes records as columns (`service.kafka.arrivals.Reader`)."""
+    """Takes records as columns (`service.kafka.received.RecordReader`)."""
 
     def __init__(self, library: ctypes.CDLL, consumer: Consumer, *, whole: bool) -> None:
         self._library, self._consumer, self._whole = library, consumer, whole
@@ -125,7 +125,7 @@ class ColumnReader:
         for topic, partition in partitions:
             _enough(self._library.rk_reader_partition(self._reader, topic.encode(), partition) == 0)
 
-    def read(self, most_rows: int, most_bytes: int, seconds: float) -> Arrivals:
+    def read(self, most_rows: int, most_bytes: int, seconds: float) -> Received:
         """Return the records that have arrived, or wait for one."""
         self._consumer.poll(0)
         found = self._library.rk_read(
@@ -135,7 +135,7 @@ class ColumnReader:
             int(seconds * 1000),
             int(self._whole),
         )
-        return _arrivals(_enough(found).contents)
+        return _received(_enough(found).contents)
 
     def end(self) -> None:
         """Forget the partitions."""
@@ -152,13 +152,13 @@ def _enough(found: Any) -> Any:
     return ctypes.c_void_p(found) if isinstance(found, int) else found
 
 
-def _arrivals(chunk: _Chunk) -> Arrivals:
+def _received(chunk: _Chunk) -> Received:
     headers = None
     if chunk.header_name.size:
         names = chunk.bytes("names").decode(errors="replace").split("\0")[:-1]
         name = chunk.numbers("header_name", np.int32)
         headers = Headers(chunk.numbers("header_end", np.int32), names, name, chunk.strings("header_value"))
-    return Arrivals(
+    return Received(
         chunk.numbers("topic", np.int32),
         chunk.numbers("partition", np.int32),
         chunk.numbers("offset", np.int64),
@@ -170,12 +170,14 @@ def _arrivals(chunk: _Chunk) -> Arrivals:
     )
 
 
-def _events(data: bytes) -> list[Event]:
+def _events(data: bytes) -> list[PartitionEvent]:
     events, at = [], 0
     while at < len(data):
         code, topic, partition, size, offset = _EVENT.unpack_from(data, at)
         at += _EVENT.size + size
-        events.append(Event(topic, partition, offset, KafkaError(code, data[at - size : at].decode(errors="replace"))))
+        events.append(
+            PartitionEvent(topic, partition, offset, KafkaError(code, data[at - size : at].decode(errors="replace")))
+        )
     return events
 
 

@@ -19,7 +19,6 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from rowkind.operators.columns.changes import Indices
-from rowkind.service.kafka.arrivals import Arrivals, Event
 from rowkind.service.kafka.client_columns import reader
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, consumer_settings, patiently, servers
 from rowkind.service.kafka.errors import (
@@ -31,6 +30,7 @@ from rowkind.service.kafka.errors import (
 )
 from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.read_positions import Positions
+from rowkind.service.kafka.received import PartitionEvent, Received
 from rowkind.service.kafka.record import Records
 
 _POLL_SECONDS = 0.05
@@ -122,7 +122,7 @@ class Fetcher:
             self._consumer.unassign()
             self._reader.end()
 
-    def _heed(self, event: Event, positions: Positions, on_lost: OnLost) -> None:
+    def _heed(self, event: PartitionEvent, positions: Positions, on_lost: OnLost) -> None:
         """Handle an event that is not a record. Raises ChangelogError if the rest of the range cannot be read."""
         number = int(positions.find(np.array([event.topic]), np.array([event.partition]))[0])
         if number < 0 or number not in positions.open:
@@ -185,7 +185,7 @@ def _beginning(part: Range) -> TopicPartition:
     return TopicPartition(part.topic, part.partition, part.start, leader_epoch=part.epoch)
 
 
-def _inside(arrived: Arrivals, positions: Positions) -> Iterator[Records]:
+def _inside(arrived: Received, positions: Positions) -> Iterator[Records]:
     """Yield the records inside the ranges, grouped by topic, and advance the positions."""
     ranges = positions.find(arrived.topic, arrived.partition)
     inside = positions.advance(ranges, arrived.offset)

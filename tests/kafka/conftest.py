@@ -9,6 +9,7 @@ import pytest
 
 from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.broker import Broker
+from rowkind.service.kafka import client_columns
 from tests.kafka.sinks import MakeSink, fresh_sink
 from tests.kafka.tables import Topic
 
@@ -29,3 +30,10 @@ def orders(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistr
 def make_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry) -> MakeSink:
     """Return a function that makes sinks over new topics."""
     return lambda **changed: fresh_sink(broker, new_topic, schemas, **changed)
+
+
+@pytest.fixture(params=["columns", "messages"])
+def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read records with the compiled library, and without it."""
+    if request.param == "messages":
+        monkeypatch.setattr(client_columns, "_library", lambda: None)

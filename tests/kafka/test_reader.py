@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import SIDES
-from rowkind.service.kafka import client_columns, fetch
+from rowkind.service.kafka import fetch
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import (
     LostOffsetsError,
@@ -30,16 +30,9 @@ from rowkind.service.physical.keys import Key
 from rowkind.service.physical.source_table import Start
 from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings, way
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("both_readers")]
 
 ON_LOST_SKIPS = ("earliest", "latest")
-
-
-@pytest.fixture(autouse=True, params=["columns", "messages"])
-def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read with the compiled library, and without it."""
-    if request.param == "messages":
-        monkeypatch.setattr(client_columns, "_library", lambda: None)
 
 
 def test_rows_come_with_their_kinds_values_and_arrival_numbers(orders: Topic) -> None:

@@ -30,6 +30,7 @@ CONCEPTS = frozenset(
         "service.execute.salting",
         "service.job.size",
         "service.kafka.ages",
+        "service.kafka.read_positions",
         "service.library.own_session",
         "service.library.plan",
         "service.monitoring.process_memory",

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from rowkind.operators.columns.changes import Int64s, Mask, binary
 from rowkind.service.kafka.headers import Headers
 
-PIECE_ROWS = 1_000
+_PIECE_ROWS = 1_000
 """How many messages a `MessageReader` consumes at a time.
 
 A small piece is processed before the next piece is consumed, so the next piece reuses memory that is still in the
@@ -28,7 +28,7 @@ _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Event:
+class PartitionEvent:
     """An event of a partition that is not a record. `topic` is the topic's number, or -1 for an unknown topic."""
 
     topic: int
@@ -38,7 +38,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class Received:
     """Records in the order in which they arrived, and the events among them.
 
     `topic` has the number of each record's topic in the reader's list, or -1. `headers` is None if no record has any.
@@ -52,16 +52,16 @@ class Arrivals:
     key: pa.BinaryArray
     headers: Headers | None
     timestamp: Int64s
-    events: Sequence[Event] = ()
+    events: Sequence[PartitionEvent] = ()
 
     def __len__(self) -> int:
         return len(self.offset)
 
-    def filter(self, kept: Mask) -> Arrivals:
+    def filter(self, kept: Mask) -> Received:
         """Return the records for which `kept` is true, and no events."""
         rows = np.flatnonzero(kept)
         at = pa.array(rows)
-        return Arrivals(
+        return Received(
             self.topic[rows],
             self.partition[rows],
             self.offset[rows],
@@ -72,13 +72,13 @@ class Arrivals:
         )
 
 
-class Reader(Protocol):
+class RecordReader(Protocol):
     """Takes the records of a consumer's assigned partitions."""
 
     def begin(self, topics: Sequence[str], partitions: Sequence[tuple[str, int]]) -> None:
         """Number the topics. The given partitions are assigned to the consumer next."""
 
-    def read(self, most_rows: int, most_bytes: int, seconds: float) -> Arrivals:
+    def read(self, most_rows: int, most_bytes: int, seconds: float) -> Received:
         """Return records that have arrived, or wait for one record for some seconds. Both limits are approximate."""
 
     def end(self) -> None:
@@ -97,24 +97,24 @@ class MessageReader:
     def __init__(self, consumer: Consumer, *, whole: bool) -> None:
         self._consumer = consumer
         self._whole = whole
-        self._rows = PIECE_ROWS
+        self._rows = _PIECE_ROWS
         self._topics: dict[str | None, int] = {}
 
     def begin(self, topics: Sequence[str], partitions: Sequence[tuple[str, int]]) -> None:  # noqa: ARG002 - as the other
         """Number the topics."""
         self._topics = {topic: number for number, topic in enumerate(topics)}
 
-    def read(self, most_rows: int, most_bytes: int, seconds: float) -> Arrivals:  # noqa: ARG002 - pieces are smaller
+    def read(self, most_rows: int, most_bytes: int, seconds: float) -> Received:  # noqa: ARG002 - pieces are smaller
         """Return the messages that have arrived, without waiting for a full piece, or wait for one."""
         rows = min(self._rows, most_rows)
         messages = self._consumer.consume(rows, 0) or self._consumer.consume(1, seconds)
-        events: list[Event] = []
+        events: list[PartitionEvent] = []
         if any(map(Message.error, messages)):
             events = [self._event(message, error) for message in messages if (error := message.error()) is not None]
             messages = [message for message in messages if message.error() is None]
         arrived = self._columns(messages, events)
         if messages:
-            self._rows = int(min(PIECE_ROWS, max(16, _PIECE_BYTES * len(messages) / (arrived.value.nbytes + 1))))
+            self._rows = int(min(_PIECE_ROWS, max(16, _PIECE_BYTES * len(messages) / (arrived.value.nbytes + 1))))
         return arrived
 
     def end(self) -> None:
@@ -123,10 +123,10 @@ class MessageReader:
     def close(self) -> None:
         """Free nothing."""
 
-    def _event(self, message: Message, error: KafkaError) -> Event:
-        return Event(self._topics.get(message.topic(), -1), message.partition() or 0, message.offset(), error)
+    def _event(self, message: Message, error: KafkaError) -> PartitionEvent:
+        return PartitionEvent(self._topics.get(message.topic(), -1), message.partition() or 0, message.offset(), error)
 
-    def _columns(self, messages: list[Message], events: Sequence[Event]) -> Arrivals:
+    def _columns(self, messages: list[Message], events: Sequence[PartitionEvent]) -> Received:
         count = len(messages)
         topic = np.zeros(count, np.int64)
         if len(self._topics) > 1:
@@ -136,7 +136,7 @@ class MessageReader:
             key = binary(each.key() if self._whole or each.value() is None else None for each in messages)
         headers: list[Any] = list(map(Message.headers, messages))
         times = [ms if kind else -1 for kind, ms in map(Message.timestamp, messages)]
-        return Arrivals(
+        return Received(
             topic,
             np.fromiter(map(Message.partition, messages), np.int64, count),
             np.fromiter(map(Message.offset, messages), np.int64, count),
