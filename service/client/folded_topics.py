@@ -229,7 +229,12 @@ class FoldedTable:
             if self._folded:
                 run(f"DELETE FROM {self._rows} WHERE ({by}) IN ({touched})")
             last = (_LAST if self.source.mode == "upsert" else _NET).format(self._changes, by)
-            run(f"INSERT INTO {self._rows} {last}")
+            # In any order and by one thread, fewer rows wait in memory to be written.
+            run("SET preserve_insertion_order = false; SET threads = 1")
+            try:
+                run(f"INSERT INTO {self._rows} {last}")
+            finally:
+                run("RESET preserve_insertion_order; RESET threads")
             run(f"TRUNCATE {self._changes}")
         self._waiting = 0
         ((self._folded,),) = run(f"SELECT count(*) FROM {self._rows}").fetchall()
