@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import ratios
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 TINY = {
@@ -42,6 +44,13 @@ def test_no_benchmark_is_left_out() -> None:
     commands = {path.stem for path in HERE.glob("*.py") if "argparse.ArgumentParser" in path.read_text()}
     commands |= {path.parent.name for path in HERE.glob("*/__main__.py")}
     assert commands - {Path(__file__).stem} == set(TINY)
+
+
+def test_the_chart_shows_the_tables() -> None:
+    """The chart of the ratios is drawn from the tables of the page as they are."""
+    assert (ROOT / "docs/pictures/ratios.svg").read_text("utf-8") == ratios.chart(
+        (HERE / "README.md").read_text("utf-8")
+    )
 
 
 def _run(bench: str, *arguments: str) -> str:
