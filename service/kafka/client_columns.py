@@ -31,6 +31,7 @@ from rowkind.avro.buffers import data_of, offsets_of, validity
 from rowkind.operators.columns.changes import Int8s, Int64s, binary
 from rowkind.service.kafka.headers import Headers
 from rowkind.service.kafka.received import MessageReader, PartitionEvent, Received, RecordReader
+from rowkind.service.kafka.record import Records
 
 _COLUMNS = (
     *("topic", "partition", "offset", "timestamp"),
@@ -158,16 +159,16 @@ def _received(chunk: _Chunk) -> Received:
         names = chunk.bytes("names").decode(errors="replace").split("\0")[:-1]
         name = chunk.numbers("header_name", np.int32)
         headers = Headers(chunk.numbers("header_end", np.int32), names, name, chunk.strings("header_value"))
-    return Received(
-        chunk.numbers("topic", np.int32),
+    records = Records(
+        "",
         chunk.numbers("partition", np.int32),
         chunk.numbers("offset", np.int64),
         chunk.strings("value"),
         chunk.strings("key"),
         headers,
         chunk.numbers("timestamp", np.int64),
-        _events(chunk.bytes("events")),
     )
+    return Received(chunk.numbers("topic", np.int32), records, _events(chunk.bytes("events")))
 
 
 def _events(data: bytes) -> list[PartitionEvent]:

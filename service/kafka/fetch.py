@@ -105,7 +105,7 @@ class Fetcher:
             while left := positions.left:
                 before = positions.open
                 arrived = self._reader.read(min(_MOST_ROWS, left), _CHUNK_BYTES, _POLL_SECONDS)
-                records = list(_inside(arrived, positions)) if len(arrived) else []
+                records = list(_inside(arrived, positions)) if len(arrived.records) else []
                 for event in arrived.events:
                     self._heed(event, positions, on_lost)
                 self._release(positions, before)
@@ -187,15 +187,12 @@ def _beginning(part: Range) -> TopicPartition:
 
 def _inside(arrived: Received, positions: Positions) -> Iterator[Records]:
     """Yield the records inside the ranges, grouped by topic, and advance the positions."""
-    ranges = positions.find(arrived.topic, arrived.partition)
-    inside = positions.advance(ranges, arrived.offset)
+    records, ranges = arrived.records, positions.find(arrived.topic, arrived.records.partition)
+    inside = positions.advance(ranges, records.offset)
     if not inside.all():
-        arrived, ranges = arrived.filter(inside), ranges[inside]
-    every = Records(
-        "", arrived.partition, arrived.offset, arrived.value, arrived.key, arrived.headers, arrived.timestamp
-    )
+        records, ranges = records.take(np.flatnonzero(inside)), ranges[inside]
     for topic, members in positions.by_topic(ranges):
-        yield replace(every if members is None else every.take(members), topic=topic)
+        yield replace(records if members is None else records.take(members), topic=topic)
 
 
 def _by_topic(chunk: list[Records]) -> list[Records]:

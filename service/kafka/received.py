@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message
 
-from rowkind.operators.columns.changes import Int64s, Mask, binary
+from rowkind.operators.columns.changes import Int64s, binary
 from rowkind.service.kafka.headers import Headers
+from rowkind.service.kafka.record import Records
 
 _PIECE_ROWS = 1_000
 """How many messages a `MessageReader` consumes at a time.
@@ -41,35 +42,12 @@ class PartitionEvent:
 class Received:
     """Records in the order in which they arrived, and the events among them.
 
-    `topic` has the number of each record's topic in the reader's list, or -1. `headers` is None if no record has any.
-    `timestamp` is in ms since the epoch, and -1 for a record without a time.
+    `topic` has the number of each record's topic in the reader's list, or -1; the records' own `topic` is empty.
     """
 
     topic: Int64s
-    partition: Int64s
-    offset: Int64s
-    value: pa.BinaryArray
-    key: pa.BinaryArray
-    headers: Headers | None
-    timestamp: Int64s
+    records: Records
     events: Sequence[PartitionEvent] = ()
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def filter(self, kept: Mask) -> Received:
-        """Return the records for which `kept` is true, and no events."""
-        rows = np.flatnonzero(kept)
-        at = pa.array(rows)
-        return Received(
-            self.topic[rows],
-            self.partition[rows],
-            self.offset[rows],
-            self.value.take(at),
-            self.key.take(at),
-            None if self.headers is None else self.headers.take(rows),
-            self.timestamp[rows],
-        )
 
 
 class RecordReader(Protocol):
@@ -114,7 +92,9 @@ class MessageReader:
             messages = [message for message in messages if message.error() is None]
         arrived = self._columns(messages, events)
         if messages:
-            self._rows = int(min(_PIECE_ROWS, max(16, _PIECE_BYTES * len(messages) / (arrived.value.nbytes + 1))))
+            self._rows = int(
+                min(_PIECE_ROWS, max(16, _PIECE_BYTES * len(messages) / (arrived.records.value.nbytes + 1)))
+            )
         return arrived
 
     def end(self) -> None:
@@ -136,13 +116,13 @@ class MessageReader:
             key = binary(each.key() if self._whole or each.value() is None else None for each in messages)
         headers: list[Any] = list(map(Message.headers, messages))
         times = [ms if kind else -1 for kind, ms in map(Message.timestamp, messages)]
-        return Received(
-            topic,
+        records = Records(
+            "",
             np.fromiter(map(Message.partition, messages), np.int64, count),
             np.fromiter(map(Message.offset, messages), np.int64, count),
             value,
             key,
             Headers.of(headers) if any(headers) else None,
             np.array(times, np.int64),
-            events,
         )
+        return Received(topic, records, events)
