@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ from rowkind.service.cli.trying import hide_pandas
 if TYPE_CHECKING:
     from rowkind.service.testing.differences import DiffMark
     from rowkind.service.testing.run import SqlTestResult
-    from rowkind.service.testing.suite import JobUnderTest, Suite
+    from rowkind.service.testing.suite import JobUnderTest, SqlTest, Suite
 
 _COLOURS = {"missing": "red", "expected": "red", "unexpected": "green", "actual": "green"}
 
@@ -50,6 +52,10 @@ def test(job_file: Path, files: tuple[Path, ...], *, part: str, first: bool, upd
 
     The exit code is 0 if all tests pass, 1 if a test fails, and 2 if a file is not valid.
     """
+    from rowkind.service.machine.threads import ONE_THREAD
+
+    # The tests run in processes that are forked from this one.
+    os.environ |= ONE_THREAD
     from rowkind.service.job.load import load
 
     loaded = load(job_file)
@@ -85,27 +91,34 @@ def _run(
     suites: Sequence[Suite], job: JobUnderTest, part: str, *, first: bool
 ) -> list[tuple[Path, list[SqlTestResult]]]:
     """Run the tests whose name contains a text, and print the failures."""
-    from rowkind.service.testing.report import lines_of
-    from rowkind.service.testing.run import run_test
+    from rowkind.service.testing.parallel import results
 
-    found: list[tuple[Path, list[SqlTestResult]]] = []
-    for suite in suites:
-        found.append((suite.file, []))
-        for each in suite.tests:
-            if part.lower() not in each.name.lower():
-                continue
-            result = run_test(job, each)
-            found[-1][1].append(result)
+    chosen = [(suite.file, each) for suite in suites for each in _chosen(suite, part)]
+    found: dict[Path, list[SqlTestResult]] = {suite.file: [] for suite in suites}
+    with closing(results(job, [each for _, each in chosen])) as run:
+        for (file, _), result in zip(chosen, run, strict=True):
+            found[file].append(result)
             if result.failures:
-                click.echo(f"{click.style('FAILED', fg='red', bold=True)} {each.name}")
-                if each.description:
-                    click.echo(f"  {each.description}")
-                for line in lines_of(suite.file, result, _styled):
-                    click.echo(f"  {line}")
-                click.echo()
+                _print_failure(file, result)
                 if first:
-                    return found
-    return found
+                    break
+    return list(found.items())
+
+
+def _chosen(suite: Suite, part: str) -> list[SqlTest]:
+    """Return the tests whose name contains a text, in upper or lower case."""
+    return [each for each in suite.tests if part.lower() in each.name.lower()]
+
+
+def _print_failure(file: Path, result: SqlTestResult) -> None:
+    from rowkind.service.testing.report import lines_of
+
+    click.echo(f"{click.style('FAILED', fg='red', bold=True)} {result.test.name}")
+    if result.test.description:
+        click.echo(f"  {result.test.description}")
+    for line in lines_of(file, result, _styled):
+        click.echo(f"  {line}")
+    click.echo()
 
 
 def _styled(text: str, mark: DiffMark) -> str:
@@ -119,12 +132,12 @@ def _styled(text: str, mark: DiffMark) -> str:
 def _updated(suite: Suite, job: JobUnderTest, part: str) -> Suite:
     """Run the tests of a file, write the rows that were found into the file, and load it again."""
     from rowkind.service.job.load import text_of
-    from rowkind.service.testing.run import run_test
+    from rowkind.service.testing.parallel import results
     from rowkind.service.testing.suite_file import suite_of
     from rowkind.service.testing.update import updated
 
-    results = [run_test(job, each) for each in suite.tests if part.lower() in each.name.lower()]
-    fixed = [failure.fixed for result in results for failure in result.failures if failure.fixed is not None]
+    ran = results(job, _chosen(suite, part))
+    fixed = [failure.fixed for result in ran for failure in result.failures if failure.fixed is not None]
     named = [(each, rows, job.columns(each)) for each, rows in fixed if each.path]
     if not named:
         return suite

@@ -1,1 +1,1 @@
-"""Access to the machine: memory, ports, downloads, signals."""
+"""Access to the machine: memory, threads, ports, downloads, signals."""

@@ -37,7 +37,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, NoReturn
 
-from rowkind.service.processes.worker_daemon import LOADED, ONE_THREAD, threads
+from rowkind.service.machine.threads import ONE_THREAD, threads
+from rowkind.service.processes.worker_daemon import LOADED
 
 _LOADED = (
     *LOADED,

@@ -15,12 +15,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from socket import socket
 from typing import Any
 
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""Environment variables that keep libraries from starting threads on import."""
+from rowkind.service.machine.threads import ONE_THREAD, threads
 
 # pyspark's worker itself imports pandas.
 LOADED = (
@@ -64,12 +62,6 @@ def _ending_quietly(work: Callable[[socket, bool], int]) -> Callable[[socket, bo
             return 1
 
     return worker
-
-
-def threads() -> int:
-    """Return the number of this process's threads, or 0 if it is unknown."""
-    tasks = Path("/proc/self/task")
-    return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 
 
 if __name__ == "__main__":
