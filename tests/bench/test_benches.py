@@ -24,7 +24,7 @@ TINY = {
     "folded": "--changes 2000",
     "verify": "--rows 2000 --memory 256MB",
     "why": "--rows 2000",
-    "sql_tests": "--tests 1",
+    "sql_tests": "--tests 2",
     "tpch": "--scale 0.001 --only q6",
     "state_store": "--changes 100 --batches 4 --only cache",
     "first_result": "--runs 1 --rest 0",
