@@ -22,17 +22,15 @@ _LEAST = 8
 """The number of tests for which a process is worth its start, which takes as long as two or three tests."""
 
 
-class TestProcessLostError(RowkindError):
+class SqlTestProcessLostError(RowkindError):
     """A process that ran tests has exited before it had run all of them."""
-
-    __test__ = False
 
 
 def results(job: JobUnderTest, tests: Sequence[SqlTest]) -> Generator[SqlTestResult, None, None]:
     """Run tests, one process per core if there are enough tests, and yield their results in the order of the tests.
 
     If this process has several threads, or runs on another system than Linux, the tests run here one after the other,
-    because such a process cannot fork safely. Raises the errors of the job's plan, and TestProcessLostError.
+    because such a process cannot fork safely. Raises the errors of the job's plan, and SqlTestProcessLostError.
     """
     for sink in dict.fromkeys(name for test in tests for name in test.sinks):
         job.sink(sink)
@@ -72,10 +70,10 @@ def _send(job: JobUnderTest, tests: Sequence[SqlTest], pipe: Connection) -> None
 
 
 def _received(job: JobUnderTest, test: SqlTest, pipe: Connection) -> SqlTestResult:
-    """Return the next result of a process, which is the result of this test. Raises TestProcessLostError."""
+    """Return the next result of a process, which is the result of this test. Raises SqlTestProcessLostError."""
     try:
         found = pipe.recv()
     except (EOFError, OSError):
         text = f"the process that ran the test {test.name!r} has exited, or the system has killed it"
-        raise TestProcessLostError(f"{text}. Run this test alone with -k to see the cause.") from None
+        raise SqlTestProcessLostError(f"{text}. Run this test alone with -k to see the cause.") from None
     return run_test(job, test) if found is None else SqlTestResult(test, *found)
