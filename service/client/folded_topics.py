@@ -74,20 +74,23 @@ class FoldedTopics:
             raise OutsideError(f"memory limit {memory!r} is not valid: write a size such as 1GB") from error
         self.tables: dict[str, FoldedTable] = {}
 
-    def fold(self, source: SourceTable, name: str, ends: Mapping[At, int] | None = None) -> FoldedTable:
+    def fold(
+        self, source: SourceTable, name: str, ends: Mapping[At, int] | None = None, *, by_partition: bool = False
+    ) -> FoldedTable:
         """Read a topic up to the given offsets, and make its rows the table `name`. Return the table.
 
         `ends`: the offsets after the last records to read, by topic and partition; None for all committed records. If
         the table exists, only the records since are read; if the table is already ahead of `ends`, it is made again.
         The changes of a generated table are computed for `ends`, with times since 1970 instead of since the job began.
-        Records that cannot be decoded are skipped and counted. Raises ChangelogError.
+        Records that cannot be decoded are skipped and counted. `by_partition`: an upsert topic has the last row of each
+        key in each partition, so a key may have several rows. Raises ChangelogError.
         """
         if ends is None:
             cluster = Cluster(self.job.brokers)
             ends = cluster.ends(cluster.topics([source.topic]).partitions)
-        table = self.declare(source, name)
+        table = self.declare(source, name, by_partition=by_partition)
         if any(end > ends.get(at, 0) for at, end in table.at.items()):
-            table = self.tables[name] = FoldedTable(self.connection, source, name)
+            table = self.tables[name] = FoldedTable(self.connection, source, name, by_partition=by_partition)
         if ends != table.at:
             total, done = sum(end - table.at.get(at, 0) for at, end in ends.items()), 0
             try:
@@ -109,11 +112,11 @@ class FoldedTopics:
             table.at = dict(ends)
         return table
 
-    def declare(self, source: SourceTable, name: str) -> FoldedTable:
+    def declare(self, source: SourceTable, name: str, *, by_partition: bool = False) -> FoldedTable:
         """Return the table `name` as it is. If it does not exist, or is of another topic, it has no rows yet."""
         table = self.tables.get(name)
-        if table is None or table.source != source:
-            table = self.tables[name] = FoldedTable(self.connection, source, name)
+        if table is None or (table.source, table.by_partition) != (source, by_partition):
+            table = self.tables[name] = FoldedTable(self.connection, source, name, by_partition=by_partition)
         return table
 
     def close(self) -> None:
@@ -165,6 +168,7 @@ class FoldedTable:
       have got an underscore. `own`: likewise the names of partition, offset and timestamp.
     - `at`: the offsets up to which the topic has been read.
     - `undecodable`: the number of records that could not be decoded, and `first_undecodable`, the first one.
+    - `by_partition`: an upsert topic has the last row of each key in each partition.
 
     Behind the view are two tables: the rows, and the changes that have not been folded yet. Both have the same columns.
     `:order` numbers the changes in the order in which they were read. `:weight` is how often the row is there, negative
@@ -180,6 +184,7 @@ class FoldedTable:
     first_undecodable: DeadLetter | None = None
     columns: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    by_partition: bool = False
 
     def __post_init__(self) -> None:
         """Create the view and the two tables, without rows."""
@@ -220,6 +225,7 @@ class FoldedTable:
             return
         run = self.connection.execute
         key = [self.columns[self.source.declared.index(name)] for name in self.source.primary_key]
+        key = [*key, self.own[0]] if self.by_partition else key
         by = ", ".join(map(quoted, key if self.source.mode == "upsert" else [":row"]))
         touched = f"SELECT {by} FROM {self._changes}"
         with self._transaction():

@@ -9,9 +9,10 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
+from rowkind.avro.errors import UnknownSubjectError
 from rowkind.avro.json_rows import check_row, encode
 from rowkind.avro.same_rows import SameRows
-from rowkind.avro.schema import Record
+from rowkind.avro.schema import Record, Type
 from rowkind.avro.text_values import ValueProblem
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.service.client.external_table import JobFile, OutsideError, opened, writable_topic
@@ -50,7 +51,8 @@ class Producer:
         self._of = writable_topic(job, table)
         self._record = as_written(job, table)
         Cluster(job.brokers).topics([self._of.topic])
-        self._forms = forms(job, self._of, self._record)
+        self._key = _key_record(job, self._of)
+        self._forms = forms(job, self._of, self._record, self._key)
         self._headers = [[(self._of.row_kind.header, word)] for word in spellings(self._of.row_kind.values)]
         self._servers = servers(job.brokers)
         self._waiting: list[tuple[RowKind, dict[str, Any]]] = []
@@ -113,7 +115,7 @@ class Producer:
         values = self._values(waiting)
         keys: list[bytes | None] = [None] * len(waiting)
         if self._forms.key is not None:
-            packed = SameRows(self._of.key)(encode(self._of.key, [row for _, row in waiting]))
+            packed = SameRows(self._key)(encode(self._key, [row for _, row in waiting]))
             keys = self._forms.key(packed).to_pylist()
         try:
             for (kind, _), key, value in zip(waiting, keys, values, strict=True):
@@ -134,9 +136,28 @@ class Producer:
         return translate(error, self._servers, f"writing to topic {self._of.topic}")
 
 
-def forms(job: Job, of: SourceTable, record: Record) -> Forms:
+def _key_record(job: Job, of: SourceTable) -> Record:
+    """Return the columns of the record keys.
+
+    The bytes of a key have the id of its schema, and they choose the partition. If the registered schema differs only
+    in its name or in NOT NULL, it is used, so that each writer of the topic sends a key to the same partition.
+    """
+    if not of.primary_key or (of.key_format or of.format) != "avro":
+        return of.key
+    try:
+        registered = open_registry(job).latest(f"{of.topic}-key")
+    except UnknownSubjectError:
+        return of.key
+    return registered if not registered.bare and _columns(registered) == _columns(of.key) else of.key
+
+
+def _columns(record: Record) -> list[tuple[str, Type]]:
+    return [(field.name, field.type.required) for field in record.fields]
+
+
+def forms(job: Job, of: SourceTable, record: Record, key_record: Record) -> Forms:
     """Return the formats of values and keys that the job expects in the topic of the table."""
-    key = of.key if of.primary_key else None
+    key = key_record if of.primary_key else None
     value = _form(job, of.topic, record, of.format, "value")
     return Forms(value, None if key is None else _form(job, of.topic, key, of.key_format or of.format, "key"))
 

@@ -126,7 +126,7 @@ class QueryAudit:
         tables = {table: self._table(table, cut) for table in sorted(_read_tables(query))}
         sink = plan(self.job, name)
         ends = {at: end for at, end in cut.results.items() if at[0] == sink.topic}
-        result = self.topics.fold(readable_topic(self.job, name), f"sink:{name}", ends)
+        result = self.topics.fold(readable_topic(self.job, name), f"sink:{name}", ends, by_partition=True)
         try:
             return self.judge.exact(sink, query, tables, result, cut)
         except NotComparedError as error:

@@ -3,6 +3,9 @@
 
 Rows are paired by the sink's key or, without a key, by all columns but floating-point numbers; equal rows are numbered.
 Floating-point numbers are equal within 1e-9 of their size, because sums depend on the order of addition.
+
+If the topic has rows of a key in several partitions, its consumers disagree about which one counts. Each of these rows
+differs, even if it is as expected.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ _PARTS = 1_000_000
 
 _EXPECTED, _SURE, _FOUND, _PAIRS = '"verify:expected"', '"verify:sure"', '"verify:found"', '"verify:pairs"'
 _POSSIBLE = '"verify:possible"'
+_OWN = ('"#partition"', '"#offset"', '"#written"')
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Sides:
     - `columns`: the columns of the result. `key`: the columns by which rows are paired; empty for all columns.
     - `expected`: the statement with the expected rows. `sure`: statements with the same columns, in order. An expected
       row surely counts if all of them have it too. They are computed one by one, and only while rows differ.
-    - `found`: the relation with the rows of the topic, and `written`, its column with the time of the record.
+    - `found`: the relation with the rows of the topic: of each key, the last row in each partition. `own`: its columns
+      with the partition, the offset and the time of the record.
     - `extra_unsure`: rows of the topic that are not expected may be right, because deletes may not have counted.
       `limits` returns a statement with all rows that may be right, and the positions of its columns that are known. A
       row that these columns exclude is wrong. It is called only if it is needed; None if the rows are not limited.
@@ -44,7 +49,7 @@ class Sides:
     expected: str
     sure: Iterable[str]
     found: str
-    written: str
+    own: Sequence[str]
     extra_unsure: bool = False
     limits: Callable[[], tuple[str, Sequence[int]] | None] = lambda: None
     unknown: Collection[str] = ()
@@ -67,17 +72,23 @@ class AuditedPart:
 
 @dataclass(frozen=True)
 class Difference:
-    """A row that differs. `expected` or `found` is None if there is no such row."""
+    """A row that differs. `expected` or `found` is None if there is no such row.
+
+    `partition`, `offset`: the place of the row found.
+    """
 
     expected: dict[str, Any] | None
     found: dict[str, Any] | None
+    partition: int | None = None
+    offset: int | None = None
 
 
 @dataclass(frozen=True)
 class Compared:
     """The outcome: how many rows are equal, how many differ, and the first of these.
 
-    `unsure`: rows that differ and may be right. `pending`: expected rows that may be written later.
+    `unsure`: rows that differ and may be right. `pending`: expected rows that may be written later. `split`: keys with
+    rows in several partitions.
     """
 
     equal: int
@@ -85,6 +96,7 @@ class Compared:
     unsure: int
     pending: int
     first: list[Difference] = field(default_factory=list)
+    split: int = 0
 
 
 def compare(connection: DuckDBPyConnection, sides: Sides, part: AuditedPart, most: int) -> Compared:
@@ -92,7 +104,7 @@ def compare(connection: DuckDBPyConnection, sides: Sides, part: AuditedPart, mos
     run = connection.execute
     own = f"SELECT {', '.join(map(quoted, sides.columns))} FROM {sides.found}"
     shape = _Shape.of(sides, [str(type_) for _, type_, *_ in run(f"DESCRIBE {own}").fetchall()])
-    run(f"CREATE OR REPLACE TEMP TABLE {_FOUND} AS {shape.numbered(sides.found, part, sides.written)}")
+    run(f"CREATE OR REPLACE TEMP TABLE {_FOUND} AS {shape.found(sides, part)}")
     # Which of several rows the topic has depends on the order of arrival.
     is_sure = f"count(*) OVER ({shape.by}) = 1" if sides.several else "TRUE"
     once = ' WHERE "#n" = 1' if sides.several else ""
@@ -113,13 +125,14 @@ def compare(connection: DuckDBPyConnection, sides: Sides, part: AuditedPart, mos
         counts = shape.judge_extra(connection, sides)
     ((written,),) = run(f"SELECT count(*) FROM {_FOUND} WHERE {_recent(part)}").fetchall()
     ((matched,),) = run(f'SELECT count(*) FROM {_PAIRS} WHERE "#found"').fetchall()
-    order = f'ORDER BY "#expected", "#found", {shape.order} LIMIT {most}'
+    ((split,),) = run(f"SELECT count(*) FROM ({shape.split(part)})").fetchall()
+    order = f'ORDER BY "#expected", "#found", {shape.order}, "#partition" LIMIT {most}'
     first = run(f"SELECT * FROM {_PAIRS} WHERE \"#verdict\" = 'different' {order}")
     rows = [_difference(sides.columns, row) for row in first.fetchall()]
     for table in (_EXPECTED, _SURE, _FOUND, _PAIRS, _POSSIBLE):
         run(f"DROP TABLE IF EXISTS {table}")
     return Compared(
-        written - matched, counts.get("different", 0), counts.get("unsure", 0), counts.get("pending", 0), rows
+        written - matched, counts.get("different", 0), counts.get("unsure", 0), counts.get("pending", 0), rows, split
     )
 
 
@@ -134,11 +147,13 @@ def _recent(part: AuditedPart) -> str:
 
 
 def _difference(names: Sequence[str], row: tuple[Any, ...]) -> Difference:
-    _, expected, found, _, *values = row
+    _, expected, found, _, partition, offset, *values = row
     own, other = values[: len(names)], values[len(names) :]
     return Difference(
         dict(zip(names, own, strict=True)) if expected else None,
         dict(zip(names, other, strict=True)) if found else None,
+        partition,
+        offset,
     )
 
 
@@ -177,10 +192,26 @@ class _Shape:
         shown = ", ".join(f"CAST(c{at} AS {type_}) AS {quoted(self.names[at])}" for at, type_ in enumerate(self.types))
         return f"(SELECT {shown} FROM ({statement}) AS computed({plain}))"
 
-    def numbered(self, relation: str, part: AuditedPart, written: str | None = None) -> str:
-        """Return rows as c0, c1, …, with the number of each among those that pair with the same rows, and its time."""
+    def found(self, sides: Sides, part: AuditedPart) -> str:
+        """Return the numbered rows of the topic, with their places and times, and whether their key is split."""
+        rows = self.numbered(sides.found, part, sides.own)
+        if not sides.key:
+            return f'SELECT *, FALSE AS "#split" FROM ({rows})'
+        # Each row of a key that is in several partitions is compared with the expected row.
+        return f'SELECT * REPLACE (1 AS "#n"), count(*) OVER ({self.by}) > 1 AS "#split" FROM ({rows})'
+
+    def split(self, part: AuditedPart) -> str:
+        """Return a statement with a row for each key that is in several partitions."""
+        keys = ", ".join(f"c{at}" for at in self.keys) or "1"
+        return f'SELECT DISTINCT {keys} FROM {_FOUND} WHERE "#split" AND {_recent(part)}'
+
+    def numbered(self, relation: str, part: AuditedPart, own: Sequence[str] = ()) -> str:
+        """Return rows as c0, c1, …, with the number of each among those that pair with the same rows.
+
+        `own`: the columns with the place and the time of the record.
+        """
         shown = ", ".join(f"{quoted(name)} AS c{at}" for at, name in enumerate(self.names))
-        time = "" if written is None else f', {quoted(written)} AS "#written"'
+        place = "".join(f", {quoted(name)} AS {_OWN[at]}" for at, name in enumerate(own))
         rest = [f"c{at}" for at in range(len(self.types)) if at not in self.keys and at not in self.unknown]
         rest = [each for each in rest if self.types[int(each[1:])] in _TOLERANCE]
         order = f" ORDER BY {', '.join(rest)}" if rest else ""
@@ -189,7 +220,7 @@ class _Shape:
         if part.sample < 1:
             hashed = ", ".join(f"c{at}" for at in self.keys) or "0"
             kept = f" WHERE hash({hashed}) % {_PARTS} < {round(part.sample * _PARTS)}"
-        return f'SELECT *, {number} AS "#n" FROM (SELECT {shown}{time} FROM {relation}){kept}'
+        return f'SELECT *, {number} AS "#n" FROM (SELECT {shown}{place} FROM {relation}){kept}'
 
     def paired(self, one: str, other: str) -> str:
         """Return the condition by which rows of two tables are paired."""
@@ -243,6 +274,7 @@ class _Shape:
             final = f"coalesce((SELECT {sides.final} FROM (SELECT {own})), FALSE)"
         extra = "'unsure'" if sides.extra_unsure else "'different'"
         verdict = f"""CASE
+            WHEN f."#split" THEN 'different'
             WHEN e."#n" IS NULL THEN {extra}
             WHEN f."#n" IS NULL AND NOT {final} THEN 'pending'
             WHEN NOT e."#sure" THEN 'unsure'
@@ -252,9 +284,10 @@ class _Shape:
             + [f"f.c{at} AS f{at}" for at in range(len(self.types))]
         )
         there = 'e."#n" IS NOT NULL AS "#expected", f."#n" IS NOT NULL AS "#found", f."#n" AS "#number"'
+        place = f"f.{_OWN[0]}, f.{_OWN[1]}"
         return (
-            f'SELECT {verdict} AS "#verdict", {there}, {columns} '
+            f'SELECT {verdict} AS "#verdict", {there}, {place}, {columns} '
             f"FROM {_EXPECTED} e FULL JOIN {_FOUND} f ON {self.paired('e', 'f')} "
-            f'WHERE (e."#n" IS NULL OR f."#n" IS NULL OR NOT ({self.equal("e", "f")})) '
+            f'WHERE (e."#n" IS NULL OR f."#n" IS NULL OR f."#split" OR NOT ({self.equal("e", "f")})) '
             f'AND (f."#n" IS NULL OR {_recent(part)})'
         )

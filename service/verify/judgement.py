@@ -115,7 +115,7 @@ class SinkJudge:
                 expected=plain.sql,
                 sure=_forms(query, sure) if doubted else (),
                 found=quoted(result.name),
-                written=result.own[2],
+                own=result.own,
                 extra_unsure=doubted or several,
                 limits=lambda: self._limits(query, tables, sure),
                 unknown=unknown,
@@ -149,7 +149,7 @@ class SinkJudge:
             expected=f"SELECT {', '.join(map(quoted, result.columns))} FROM {quoted(result.name)} LIMIT 0",
             sure=(),
             found=quoted(result.name),
-            written=result.own[2],
+            own=result.own,
             extra_unsure=True,
             limits=lambda: limits,
         )
@@ -188,6 +188,12 @@ class SinkJudge:
             notes.append(f"records of the topic that cannot be decoded: {result.undecodable:,}")
         if result.overdrawn:
             notes.append(f"rows of the topic that were retracted more often than inserted: {result.overdrawn:,}")
+        if compared.split:
+            has = "has" if compared.split == 1 else "have"
+            notes.append(
+                f"{counted(compared.split, 'key')} {has} rows in several partitions of the topic. Which row counts "
+                "depends on the consumer. Another program may have written the topic"
+            )
         verdict: Verdict = "differs" if compared.different or broken else "ok"
         key = sink.key or sink.value.names
         sources = tuple(self._sources(query, key, each) for each in compared.first)

@@ -49,6 +49,8 @@ def document(audits: Sequence[SinkAudit]) -> Iterator[str]:
                 {
                     "expected": _json(difference.expected),
                     "found": _json(difference.found),
+                    "partition": difference.partition,
+                    "offset": difference.offset,
                     "sources": [
                         {
                             "table": row.table,
@@ -101,11 +103,12 @@ def lines(audits: Sequence[SinkAudit]) -> Iterator[str]:
             yield f"{name}  differs: {different}; {counted(each.compared.equal, 'row')} as expected"
         yield from (f"{' ' * width}  {note}" for note in each.notes)
         for difference, sources in zip(each.compared.first, each.sources, strict=True):
-            shown = [("expected", difference.expected), ("found", difference.found)]
-            rows = [(label, "", row) for label, row in shown if row is not None]
+            place = f"{each.topic}/{difference.partition}@{difference.offset}"
+            shown = [("expected", "", difference.expected), ("found", place, difference.found)]
+            rows = [(label, at, row) for label, at, row in shown if row is not None]
             yield ""
             yield from _table(rows)
-            missing = [label for label, row in shown if row is None]
+            missing = [label for label, _, row in shown if row is None]
             yield from ("  no row expected" if label == "expected" else "  no row found" for label in missing)
             for row in sources:
                 yield from _table([("source", f"{row.topic}/{row.partition}@{row.offset}", row.row)])

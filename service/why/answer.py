@@ -120,7 +120,7 @@ def answer(
         tables=narrowing.found,
     )
     if topic is not None:
-        there, same = topic.live().rows.payload, SameRows(sink.value)
+        there, same = _current(topic), SameRows(sink.value)
         found.topic_rows = decode(sink.value, there)
         found.topic_differs = sorted(same(there).to_pylist()) != sorted(same(payloads).to_pylist())
     if with_changes:
@@ -129,6 +129,14 @@ def answer(
         found.replayed = replayed(sink, narrowing.found, wanted.atoms)
         found.changes = None if topic is None else history(sink, topic, found.replayed)
     return found
+
+
+def _current(topic: SourceChanges) -> pa.BinaryArray:
+    """Return the rows of a result's topic. A key that has rows in several partitions has several rows."""
+    if not topic.source.replaces:
+        return topic.live().rows.payload
+    partitions = ArrivalNumber.partitions(topic.rows.seq)
+    return concat_binary([topic.filter(partitions == each).live().rows.payload for each in np.unique(partitions)])
 
 
 def _followed(steps: PlanRows, wanted: WantedRow) -> tuple[pa.BinaryArray, list[Cause], Traced]:

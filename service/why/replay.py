@@ -13,7 +13,7 @@ import numpy as np
 
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Int64s, Rows
+from rowkind.operators.columns.changes import Rows
 from rowkind.service.why.sources import SourceChanges
 
 MOST_BATCHES = 2_000
@@ -47,7 +47,7 @@ def arrivals(tables: Mapping[str, SourceChanges]) -> list[list[Place]]:
     groups: list[tuple[int, str, int, list[Place]]] = []
     for table in sorted(tables):
         of = tables[table]
-        times = _ascending(of)
+        times = of.arrival_times
         for partition in np.unique(ArrivalNumber.partitions(of.rows.seq)).tolist():
             at = np.flatnonzero(ArrivalNumber.partitions(of.rows.seq) == partition)
             at = at[np.argsort(of.rows.seq[at], kind="stable")]
@@ -78,14 +78,3 @@ def batch_of(tables: Mapping[str, SourceChanges], places: list[Place]) -> Replay
         indices.setdefault(place.table, []).append(place.index)
     rows = {table: tables[table].rows.take(np.array(of, np.int64)) for table, of in indices.items()}
     return ReplayBatch(rows, max(place.time for place in places))
-
-
-def _ascending(of: SourceChanges) -> Int64s:
-    """Return the times by which changes are ordered: in each partition, none is before the time of an earlier one."""
-    times = of.times.copy()
-    partitions = ArrivalNumber.partitions(of.rows.seq)
-    for partition in np.unique(partitions).tolist():
-        at = np.flatnonzero(partitions == partition)
-        at = at[np.argsort(of.rows.seq[at], kind="stable")]
-        times[at] = np.maximum.accumulate(times[at])
-    return times

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from rowkind.avro import codec
 from rowkind.avro.same_rows import SameRows
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Int64s, Mask, Rows
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.why.atoms import Atoms, matching
@@ -57,9 +58,27 @@ class SourceChanges:
         read = codec.read(self.source.declared, self.rows.payload)
         return SameRows(self.source.key)(read.assemble(self.source.key, list(self.source.primary_key)))
 
+    @property
+    def arrival_times(self) -> Int64s:
+        """The times in ms by which changes are ordered: in each partition, none is before the time of an earlier one.
+
+        If a topic has gained partitions, a key may have moved to another one. Offsets do not order its changes then.
+        """
+        times, partitions = self.times.copy(), ArrivalNumber.partitions(self.rows.seq)
+        for partition in np.unique(partitions).tolist():
+            at = np.flatnonzero(partitions == partition)
+            at = at[np.argsort(self.rows.seq[at], kind="stable")]
+            times[at] = np.maximum.accumulate(times[at])
+        return times
+
     def live(self) -> SourceChanges:
         """Return the changes that inserted the rows which the table has at the end, as insertions."""
-        return self.filter(_live(self.keys, WEIGHTS[self.rows.kind] > 0, by_key=self.source.replaces)).inserted()
+        inserts = WEIGHTS[self.rows.kind] > 0
+        if not self.source.replaces:
+            return self.filter(_live(self.keys, inserts, by_key=False)).inserted()
+        order, mask = np.lexsort((self.rows.seq, self.arrival_times)), np.zeros(len(inserts), np.bool_)
+        mask[order] = _live(self.keys.take(pa.array(order)), inserts[order], by_key=True)
+        return self.filter(mask).inserted()
 
     def inserted(self) -> SourceChanges:
         """Return the changes that insert a row, as insertions, whether or not the row remains."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
@@ -19,8 +19,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rowkind.avro.registry import FolderRegistry
+from rowkind.avro.schema import Record
 from rowkind.client import Producer, changes, table
 from rowkind.service.cli import main
 from rowkind.service.client.external_table import OutsideError
@@ -89,6 +92,26 @@ def test_of_an_upsert_table_the_last_row_of_a_key_stands(form: str, make_job: Ma
     assert table(job, "orders").to_pylist() == [B]
     (gone,) = (each for each in changes(job, "orders") if each.kind == "-D")
     assert gone.row == dict.fromkeys(COLUMNS) | {"id": 2}
+
+
+@pytest.mark.parametrize("key", [{"id": "BIGINT NOT NULL"}, {"id": "BIGINT"}], ids=["another name", "may be NULL"])
+def test_a_key_has_the_bytes_that_the_topic_has(
+    key: dict[str, str], make_job: MakeJob, tmp_path: Path, broker: Broker
+) -> None:
+    """If only the name or NOT NULL differs from the registered schema of the key, a key stays in its partition."""
+    job = make_job("upsert")
+    topic = json.loads(job.read_text())["tables"]["orders"]["topic"]
+    number = FolderRegistry(tmp_path / "schemas").register(f"{topic}-key", Record.of(key, name="another"))
+    with Producer(job, "orders") as orders:
+        orders.insert(A)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "x"})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in (0, 1)])
+    with closing(consumer):
+        message = consumer.poll(20)
+        assert message is not None
+        packed = b"\2" if "NOT NULL" in key["id"] else b"\2\2"
+        assert message.key() == b"\0" + number.to_bytes(4, "big") + packed
+    assert table(job, "orders").to_pylist() == [A]
 
 
 def test_a_follower_sees_what_comes_later(make_job: MakeJob) -> None:

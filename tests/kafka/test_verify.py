@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as Sender
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -223,6 +225,39 @@ def test_an_extra_row_is_found(number: int, audited: Audited) -> None:
     audited.valued.delete({"id": number})
     assert found.verdict == "differs"
     assert [(each.expected, (each.found or {}).get("id")) for each in found.compared.first] == [(None, number)]
+
+
+@pytest.mark.parametrize("planted", [{**valued(5), "n": 7}, valued(5)], ids=["a wrong row", "the right row"])
+def test_a_row_in_another_partition_is_found(planted: dict[str, Any], audited: Audited) -> None:
+    """A key with rows in two partitions is reported with both places. After a delete in one of them, all is right."""
+    audited.valued.insert(planted)
+    assert audited.look("valued").verdict == ("ok" if planted == valued(5) else "differs")
+    ((own, offset),) = audited.topics.connection.execute(
+        'SELECT _partition, _offset FROM "sink:valued" WHERE id = 5'
+    ).fetchall()
+    key, value = _record(audited, own, offset)
+    audited.valued.insert(valued(5))
+    sender = Sender({"bootstrap.servers": audited.broker.bootstrap_servers})
+    sender.produce("av-valued", value, key, 1 - own)
+    assert sender.flush(20) == 0
+    found = audited.look("valued")
+    assert (found.verdict, found.compared.split, found.compared.different) == ("differs", 1, 2), found
+    rows = {each.partition: each.found or {} for each in found.compared.first}
+    assert [rows[at]["n"] for at in (own, 1 - own)] == [10, planted["n"]]
+    assert all((each.expected or {})["n"] == 10 for each in found.compared.first)
+    sender.produce("av-valued", None, key, 1 - own)
+    assert sender.flush(20) == 0
+    assert audited.look("valued").verdict == "ok"
+
+
+def _record(audited: Audited, partition: int, offset: int) -> tuple[bytes | None, bytes | None]:
+    """Return the key and the value of a record of the topic of `valued`."""
+    consumer = Consumer({"bootstrap.servers": audited.broker.bootstrap_servers, "group.id": "verify"})
+    with closing(consumer):
+        consumer.assign([TopicPartition("av-valued", partition, offset)])
+        message = consumer.poll(20)
+    assert message is not None
+    return message.key(), message.value()
 
 
 def test_faults_of_a_topic_without_a_key_are_found(audited: Audited) -> None:

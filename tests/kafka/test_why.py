@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer as KafkaProducer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from rowkind.avro.json_rows import decode
 from rowkind.client import Producer
+from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.service.cli import main
+from rowkind.service.client.external_table import opened, readable_topic
 from rowkind.service.dev.broker import Broker
+from rowkind.service.job.load import load
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import Progress
+from rowkind.service.why.topics import TablesInKafka
 
 pytestmark = pytest.mark.kafka
 
@@ -99,3 +104,24 @@ def test_a_difference_is_looked_at_again_at_a_batch_that_is_complete(
     assert (found["present"], found["topic"]["rows"], found["topic"]["differs"]) == (True, [], True)
     assert "\n- topic " in (shown := asked(job, 3, form="text"))
     assert "compare the whole topic with `rowkind verify`" in shown
+
+
+def test_a_key_that_has_moved_to_a_new_partition_has_its_last_row(job: Path, admin: AdminClient) -> None:
+    """After a table's topic has gained a partition, a later row with a lower offset replaces the row of its key."""
+    of = opened(load(job))
+    source, numbers = readable_topic(of, "orders"), range(1, 60)
+    with Producer(of, "orders") as rows:
+        for number in numbers:
+            rows.insert({"id": number, "amount": 7})
+    admin.create_partitions([NewPartitions(source.topic, 3)])[source.topic].result()
+    with Producer(of, "orders") as rows:
+        for number in numbers:
+            rows.insert({"id": number, "amount": number + 100})
+    found = TablesInKafka(of).read(source, ()).live().rows
+    read = [(row["id"], row["amount"]) for row in decode(source.declared, found.payload)]
+    assert sorted(read) == [(number, number + 100) for number in numbers]
+    moved = [at for at, seq in enumerate(found.seq.tolist()) if ArrivalNumber.of(seq).partition == 2]
+    number, _ = read[moved[0]]
+    answer = asked(job, number)
+    assert answer["rows"] == [{"id": number, "amount": number + 100}]
+    assert answer["steps"][-1]["sources"][0]["partition"] == 2

@@ -286,7 +286,7 @@ sinks:
 """
     job = loaded(text, tmp_path / "job.yaml")
     source = source_table(job, "orders")
-    form = forms(job, source, as_written(job, "orders")).key
+    form = forms(job, source, as_written(job, "orders"), source.key).key
     assert form is not None
     key = form(encode(source.key, [{"id": 1 << 40}]))[0].as_py()
     found = read(source, FolderRegistry(tmp_path), (key, None))

@@ -67,7 +67,7 @@ class Case:
             batches.append(Offset({("items", 0): end}, {}, {("items", 0): begin}, number, now))
         self.topics.tables.clear()
         tables = {"items": self._filled(source_table(job, "items"), "items", items)}
-        found = self._filled(readable_topic(job, "result"), "sink:result", result)
+        found = self._filled(readable_topic(job, "result"), "sink:result", result, by_partition=True)
         cut = BatchCut({("items", 0): end}, {}, tuple(batches[first:]), proven=True)
         judge = SinkJudge(job, self.topics, self.part)
         if not limited:
@@ -76,8 +76,8 @@ class Case:
             judge.exact(sink, query, tables, found, cut)
         return judge.limited(sink, query, tables, found, refused.value)
 
-    def _filled(self, source: SourceTable, name: str, rows: Rows) -> FoldedTable:
-        table = self.topics.declare(source, name)
+    def _filled(self, source: SourceTable, name: str, rows: Rows, *, by_partition: bool = False) -> FoldedTable:
+        table = self.topics.declare(source, name, by_partition=by_partition)
         # The records of results are a second apart.
         table.add(Chunk(rows, (), np.arange(len(rows)) * 1000))
         table.fold()
