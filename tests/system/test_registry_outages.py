@@ -18,6 +18,7 @@ from rowkind.avro.framing import frame
 from rowkind.avro.registry import identify
 from rowkind.avro.schema import Record
 from rowkind.service.kafka.decode import DecodedRecords, Decoder
+from rowkind.service.kafka.headers import Headers
 from rowkind.service.kafka.record import Records
 from tests.kafka.tables import packed, scan
 from tests.strange_registry import MISBEHAVIOURS, StrangeRegistry
@@ -68,9 +69,8 @@ def decoded(registry: ConfluentRegistry, *schemas: int) -> DecodedRecords:
         np.arange(count),
         pa.concat_arrays(values),
         pa.nulls(count, pa.binary()),
-        [[("op", b"+I")]] * count,
+        Headers.of([[("op", b"+I")]] * count),
         np.zeros(count, np.int64),
-        None,
     )
     return Decoder(scan("orders", record=ROW), registry, tolerate=True).decode(records)
 
