@@ -190,13 +190,13 @@ class _Layout:
         for target, edges in ports.items():
             node = placed[target]
             edges.sort(key=lambda each: self.middles[self.chains[each][-2]])
-            gap, below = node.height / (len(edges) + 1), True
+            gap, below, first = node.height / (len(edges) + 1), True, len(found)
             for number, edge in reversed(list(enumerate(edges, 1))):
                 end = node.y + gap * number
                 descends = self.middles[self.chains[edge][-2]] < end - _LEVEL
                 # Without room for both, the text may not meet one that is above the next edge.
                 below = descends and (below or gap >= _TWO_TEXTS)
-                found.append((edge, PlacedEdge(self._path(edge, placed, end), node.x, end, below)))
+                found.insert(first, (edge, PlacedEdge(self._path(edge, placed, end), node.x, end, below)))
         return found
 
     def _path(self, edge: EdgeEnds, placed: Mapping[str, PlacedNode], end: float) -> str:

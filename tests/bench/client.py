@@ -27,6 +27,7 @@ from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.record_builder import push
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
+from tests.run.process import until
 
 _PARTITIONS = 4
 _WORDS = (b"+I", b"-U", b"+U", b"-D")
@@ -92,7 +93,10 @@ def _written(kafka: KafkaSettings, topic: str, records: int, *, as_columns: bool
 def _read(kafka: KafkaSettings, topic: str, records: int) -> float:
     """Read the records. Return the CPU seconds per million of them."""
     fetcher = Fetcher(kafka)
-    ranges = [Range(topic, part, 0, fetcher.watermarks(topic, part)[1]) for part in range(_PARTITIONS)]
+    ends = [records // _PARTITIONS + 1] * _PARTITIONS
+    # A partition's end has the transaction's marker a moment after the commit.
+    until(lambda: [fetcher.watermarks(topic, part)[1] for part in range(_PARTITIONS)] == ends, "the end of the commit")
+    ranges = [Range(topic, part, 0, end) for part, end in enumerate(ends)]
     found: list[int] = []
 
     def read() -> None:

@@ -68,8 +68,8 @@ def test_each_job_has_a_container() -> None:
     """A release with several jobs audits each of them, in containers whose names are different."""
     (pod,) = pods(job="", jobs={"totals": JOB, "by-day": JOB}, verify=SCHEDULE)
     assert {each["name"]: each["args"][1] for each in pod["containers"]} == {
-        "verify-totals": "/etc/rowkind/totals.yaml",
-        "verify-by-day": "/etc/rowkind/by-day.yaml",
+        "verify-totals": "/etc/rowkind/jobs/totals.yaml",
+        "verify-by-day": "/etc/rowkind/jobs/by-day.yaml",
     }
 
 

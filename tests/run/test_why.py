@@ -73,13 +73,15 @@ def test_a_row_is_explained_from_the_topics_of_a_job(broker: Broker, tmp_path: P
     absent = asked(shop, job, "liked", "rating_id=2")
     assert not absent["present"]
     assert [(each["step"], each["kind"]) for each in absent["causes"]] == [("scan_ratings", "filter")]
-    # The job is not running, so its topic does not have this row's change.
+    # The job is not running, so it has not read this row, and its topic does not have the row's change.
     shop.row("ratings", "+I", rating_id=13, stars=3)
     shop.flush()
-    assert asked(shop, job, "per_stars", "stars=3")["topic"]["differs"]
+    unread = asked(shop, job, "per_stars", "stars=3")
+    assert (unread["rows"], unread["topic"]["differs"]) == ([{"stars": 3, "n": 3}], False)
+    assert [each["later"] for each in unread["reads"]] == [1]
     text = ended(shop, job, "per_stars", "3", "--changes", "-o", "text")
     assert "per_stars: 1 row with stars = 3" in text
-    assert "`rowkind verify`" in text
+    assert "the job has not read up to 1 later record of ratings yet" in text
     assert "there is no sink 'x'" in ended(shop, job, "x", "3", code=2)
     assert "The key of sink per_stars: stars INT" in ended(shop, job, "per_stars", "many", code=2)
     print(text)

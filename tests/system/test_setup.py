@@ -28,6 +28,8 @@ def tree(tmp_path: Path) -> Path:
     """A folder with what `make setup` looks at."""
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "service" / "kafka").mkdir(parents=True)
+    shutil.copy(ROOT / "service" / "kafka" / "columns.c", tmp_path / "service" / "kafka")
     return tmp_path
 
 
