@@ -186,7 +186,7 @@ class _Layout:
         ports: dict[str, list[EdgeEnds]] = defaultdict(list)
         for edge in self.edges:
             ports[edge[1]].append(edge)
-        found = []
+        found: list[tuple[EdgeEnds, PlacedEdge]] = []
         for target, edges in ports.items():
             node = placed[target]
             edges.sort(key=lambda each: self.middles[self.chains[each][-2]])
