@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,6 +20,7 @@ import pyarrow.compute as pc
 
 from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.broker import Broker
+from tests.bench.command import measured
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 from tests.bench.compare.tables import TABLES, Changes
@@ -89,17 +87,9 @@ def _run(folder: Path, servers: str, mode: Literal["upsert", "retract"], changes
         "sinks": {"all": {"topic": "all", "mode": "retract", "sql": "SELECT * FROM orders"}},
     }
     (folder / "job.yaml").write_text(json.dumps(job))
-    began = time.perf_counter()
     command = [sys.executable, "-m", "rowkind", "sql", str(folder / "job.yaml"), _QUERY, "-o", "json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    said = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.stdout.close()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, said
-    wall = time.perf_counter() - began
-    return _Figures(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, json.loads(said)["rows"])
+    found = measured(command)
+    return _Figures(found.wall, found.cpu, found.peak, json.loads(found.output)["rows"])
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.bench.command import measured
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 
@@ -83,17 +82,10 @@ def _run(folder: Path, tests: int, steps: int, cores: Sequence[int]) -> tuple[fl
     (folder / "job.yaml").write_text(_JOB)
     lines = [f"  - name: test {number}\n    steps:{''.join(_STEPS[:steps]).format(number)}" for number in range(tests)]
     (folder / "job.tests.yaml").write_text("\n".join(["tests:", *lines, ""]))
-    began = time.perf_counter()
     pinned = ["taskset", "--cpu-list", ",".join(map(str, cores))]
     command = [*pinned, sys.executable, "-m", "rowkind", "test", str(folder / "job.yaml")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    said = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.stdout.close()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, said
-    return time.perf_counter() - began, used.ru_utime + used.ru_stime
+    found = measured(command)
+    return found.wall, found.cpu
 
 
 if __name__ == "__main__":

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rowkind.service.dev.broker import Broker
+from tests.bench.command import measured
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 
@@ -104,18 +102,10 @@ def _measured(job: Path, name: str, rows: int) -> tuple[str, str, str]:
         "window": ["window_start=2026-01-01T12:00:00Z", "customer=7"],
         "all rows": ["n=10"],
     }
-    began = time.perf_counter()
     command = [sys.executable, "-m", "rowkind", "why", str(job), "result", *key[name], "-o", "json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    said = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.stdout.close()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, said
-    assert json.loads(said)["present"], said
-    figures = time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / _MB
-    return (f"{figures[0]:,.1f}", f"{figures[1]:,.1f}", f"{figures[2]:,.0f}")
+    found = measured(command)
+    assert json.loads(found.output)["present"], found.output
+    return (f"{found.wall:,.1f}", f"{found.cpu:,.1f}", f"{found.peak / _MB:,.0f}")
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def test_a_truncation_empties_a_debezium_table(source: Callable[..., Source]) ->
 
 
 def test_rows_of_plain_json_are_appended(source: Callable[..., Source]) -> None:
-    """Without row kinds, each record is a row, also if it is equal to another one."""
+    """Without row kinds, each record is a row, even if it equals another one."""
     table = source(mode="append", format="json")
     table.send(*[(None, b'{"id": 1, "name": "a", "more": 0}')] * 2, (None, b'{"id": 2}'), (None, b"{"))
     assert table.rows() == [[1, "a", 0], [1, "a", 1], [2, None, 2]]

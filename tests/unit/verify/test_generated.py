@@ -17,7 +17,7 @@ END = 60_000
 
 @pytest.mark.parametrize("mode", ["append", "upsert", "retract"])
 def test_a_generated_table_is_folded(mode: str, tmp_path: Path) -> None:
-    """The rows are those of all changes before the offset, also if the table is read in two steps."""
+    """The rows are those of all changes before the offset, even if the table is read in two steps."""
     key = {} if mode == "append" else {"primary_key": "id"}
     table = {
         "mode": mode,
