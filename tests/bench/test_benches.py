@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,16 @@ def test_no_benchmark_is_left_out() -> None:
     commands = {path.stem for path in HERE.glob("*.py") if "argparse.ArgumentParser" in path.read_text()}
     commands |= {path.parent.name for path in HERE.glob("*/__main__.py")}
     assert commands - {Path(__file__).stem} == set(TINY)
+
+
+def test_every_table_has_its_place() -> None:
+    """A benchmark that writes its table into the page finds the section, which it would miss only after its run."""
+    page = (HERE / "README.md").read_text("utf-8")
+    sections = {
+        name for path in HERE.glob("*.py") for name in re.findall(r'write\("([a-z ]+)", \[table\]\)', path.read_text())
+    }
+    assert sections
+    assert {name for name in sections if f"<!-- {name} -->" not in page} == set()
 
 
 def test_the_chart_shows_the_tables() -> None:
