@@ -21,7 +21,7 @@ NEW_ENOUGH = $(shell $(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 1
 #
 # uv, which is in the lock file, installs the rest in half of the processor time. It does not read pip's settings, so if
 # uv fails because these name another package index, pip installs the packages.
-$(READY): requirements.lock pyproject.toml service/kafka/columns.c
+$(READY): requirements.lock pyproject.toml operators/arrangement/runs.c service/kafka/columns.c
 	$(if $(NEW_ENOUGH),,$(error $(PYTHON) is not Python 3.11 or newer: install one, and name it, as in PYTHON=python3.12 make setup))
 	@if test -e $@; then rm $@; else rm -rf $(VENV); fi
 	@echo "installing requirements.lock into $(VENV); this takes a minute, once"

@@ -12,7 +12,7 @@ operator uses times of the rows (`operators.columns.rowtime`), rows whose `until
 
 Layout *last write* is for operators that look up every key before they write the key (`last_write`).
 
-If only the number of equal rows matters, equal rows are *counted* (`entries.counted`): merges combine them into one
+If only the number of equal rows matters, equal rows are *counted* (`summing.counted`): merges combine them into one
 entry with their total weight. In layouts *multiset* and *timed*, equal rows are counted unless the spec says otherwise.
 In layout *ordered*, they are counted if the spec says so. With a TTL, they are never counted, because the TTL runs for
 each row separately. Readers must not assume that an entry is a single row: the weight of an entry may exceed 1, and a
@@ -30,15 +30,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement import compaction, last_write
-from rowkind.operators.arrangement.entries import UPPER, Entries, consolidate, counted
+from rowkind.operators.arrangement import compaction, compiled, last_write
+from rowkind.operators.arrangement.entries import UPPER, Entries
 from rowkind.operators.arrangement.layout import UPPER_ORDERED, ArrangementSpec, places
 from rowkind.operators.arrangement.manifest import Manifest, SegmentInfo
 from rowkind.operators.arrangement.nearest_scan import reach_of_nearest
 from rowkind.operators.arrangement.prefix_scan import Reach, reach_of_first, read
-from rowkind.operators.arrangement.segment import Segment
+from rowkind.operators.arrangement.segment import weigh
 from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
+from rowkind.operators.arrangement.summing import consolidate, counted
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import distinct, is_in, to_mask
 
@@ -105,6 +106,7 @@ class Arrangement:
         self._segment_store = SegmentStore(store, spec.name)
         self._expired_until = spec.expired_until(now)
         self._summed = counted if spec.counts else consolidate
+        self._rules = compiled.Liveness(self._expired_until, self._latest_first, spec.replaces)
         self._merging = compaction.Merging(self._expired_until, spec.replaces, self._summed)
         blob = store.get(MANIFEST)
         self._manifest = Manifest() if blob is None else Manifest.from_blob(blob, spec.name)
@@ -134,7 +136,7 @@ class Arrangement:
         for run in self._manifest.runs:
             info = next((info for info in run.segments if info.last > place), None)
             if info is not None:
-                places_ = self._segment_store.open(info).entries.place
+                places_ = self._segment_store.open(info).place
                 found.append(int(places_[np.searchsorted(places_, np.uint64(place), side="right")]))
         return min(found, default=None)
 
@@ -146,10 +148,13 @@ class Arrangement:
         after a batch's retractions if `less` contains the retractions.
         """
         first = self.firsts(hashes)
-        found = self._gather(first, first | ~self._of_key)
-        if less is None:
-            return self._live(found)
-        return self.without(found, less.filter(is_in(less.place & self._of_key, first)))
+        last = first | ~self._of_key
+        if less is None or not len(less):
+            return self._live_at(first, last)
+        concerned = is_in(less.place & self._of_key, first)
+        goes = less.weight < 0
+        left = self._live_at(first, last, (less, np.flatnonzero(concerned & goes)))
+        return Entries.concat([left, less.take(np.flatnonzero(concerned & ~goes))])
 
     def without(self, stored: Entries, less: Entries) -> Entries:
         """Return the live rows of `stored` after `less` is appended. Insertions in `less` remain separate entries."""
@@ -175,10 +180,18 @@ class Arrangement:
         """
         runs = self._manifest.runs
         reach = reach_of_first(self.whole(firsts), enough, runs, self._segment_store, come)
-        entries = Entries.concat([less, *map(self._turned, read(reach, runs, self._segment_store))])
-        live = self._live(entries.filter(reach.holds(entries)))
+        infos, first, stop = self._concerned(reach.firsts, reach.place)
+        views = [self._segment_store.open(info).view for info in infos]
+        intervals = compiled.Intervals(reach.firsts, reach.place, first, stop, reach.seq)
+        held = less.filter(reach.holds(less))
+        found = compiled.lookup(views, intervals, self._rules, less=(self._turned(held), np.arange(len(held))))
+        if found is None:
+            entries = Entries.concat([*map(self._turned, read(reach, runs, self._segment_store)), held])
+            live, rows = self._live(entries), len(entries)
+        else:
+            live, rows = self._summed(found.live) if found.negative and self._spec.counts else found.live, found.read
         needed = (1 + compaction.MOST_GARBAGE) * len(live) + 2 * len(less)
-        self._read_in_vain += max(0, len(entries) - needed)
+        self._read_in_vain += max(0, rows - needed)
         return live, reach
 
     def whole(self, firsts: Uint64s) -> Reach:
@@ -193,13 +206,17 @@ class Arrangement:
         order = np.argsort(hashes)
         first, keys = hashes[order] & self._of_key, keys.take(pa.array(order))
         last = first | ~self._of_key
-        counts = np.zeros(len(hashes), np.int64)
-        for info, start, stop in self._touched(first, last):
-            part = slice(start, stop)
-            segment = self._segment_store.open(info)
-            counts[part] += segment.weigh(first[part], last[part], keys[part], self._expired_until)
+        infos, start, stop = self._concerned(first, last)
+        segments = [self._segment_store.open(info) for info in infos]
+        intervals = compiled.Intervals(first, last, start, stop)
+        counts = compiled.count([segment.view for segment in segments], intervals, keys, self._expired_until)
+        if counts is None:
+            counts = np.zeros(len(hashes), np.int64)
+            for segment, *part in zip(segments, start.tolist(), stop.tolist(), strict=True):
+                of = slice(*part)
+                counts[of] += weigh(segment.entries, first[of], last[of], keys[of], self._expired_until)
         if len(less):
-            counts += Segment(consolidate(less)).weigh(first, last, keys, self._expired_until)
+            counts += weigh(consolidate(less), first, last, keys, self._expired_until)
         result = np.empty_like(counts)
         result[order] = counts
         return result
@@ -212,12 +229,12 @@ class Arrangement:
         """
         wanted = distinct(places)
         if self._spec.replaces:
-            return self._live(self._gather(wanted, wanted | ~UPPER))
-        return self._live(self._gather(wanted, wanted, payload))
+            return self._live_at(wanted, wanted | ~UPPER)
+        return self._live_at(wanted, wanted, payload=payload)
 
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
         """Return the live rows with places in the given closed intervals, which must be disjoint and ascending."""
-        return self._live(self._gather(low, high))
+        return self._live_at(low, high)
 
     def nearest(
         self, low: Uint64s, high: Uint64s, enough: Int64s, *, backward: bool = False
@@ -252,7 +269,7 @@ class Arrangement:
     def finish(self) -> Finished:
         """Write the appended entries, do the batch's share of compaction, and delete blobs that are no longer used."""
         manifest = self._manifest
-        added = self._summed(self._turned(Entries.concat(self._appended)))
+        added = self._summed(*map(self._turned, self._appended))
         self._appended = []
         if not self._spec.replaces:
             manifest.weight += int(added.weight.sum())
@@ -301,6 +318,30 @@ class Arrangement:
         if not self._manifest.runs:
             self._manifest = Manifest()
 
+    def _live_at(
+        self,
+        low: Uint64s,
+        high: Uint64s,
+        less: tuple[Entries, Indices] | None = None,
+        payload: pa.BinaryArray | None = None,
+    ) -> Entries:
+        """Return the live rows with places in the given closed intervals, which must be disjoint and ascending.
+
+        `less`: entries, and the indices of those that are treated as stored. If `payload` is given, only rows with one
+        of these payloads are returned.
+        """
+        infos, first, stop = self._concerned(low, high)
+        views = [self._segment_store.open(info).view for info in infos]
+        stored = None if less is None else (self._turned(less[0]), less[1])
+        intervals = compiled.Intervals(low, high, first, stop)
+        found = compiled.lookup(views, intervals, self._rules, less=stored, payloads=payload)
+        if found is None:
+            entries = self._gather(low, high, payload)
+            return self._live(entries if less is None else Entries.concat([entries, less[0].take(less[1])]))
+        if self._spec.replaces:
+            return replace(found.live, place=found.live.place & UPPER)
+        return self._summed(found.live) if found.negative and self._spec.counts else found.live
+
     def _gather(self, low: Uint64s, high: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
         """Return the entries of all runs with places in the given closed intervals.
 
@@ -321,12 +362,16 @@ class Arrangement:
 
     def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
         """Yield each segment that may have entries in the intervals, and the index range of the intervals concerned."""
-        for run in self._manifest.runs:
-            for info in run.segments:
-                first = int(np.searchsorted(high, np.uint64(info.first)))
-                stop = int(np.searchsorted(low, np.uint64(info.last), side="right"))
-                if first < stop:
-                    yield info, first, stop
+        infos, first, stop = self._concerned(low, high)
+        yield from zip(infos, first.tolist(), stop.tolist(), strict=True)
+
+    def _concerned(self, low: Uint64s, high: Uint64s) -> tuple[list[SegmentInfo], Indices, Indices]:
+        """Return the segments that may have entries in the intervals, and the range of the intervals of each."""
+        infos = [info for run in self._manifest.runs for info in run.segments]
+        first = np.searchsorted(high, np.array([info.first for info in infos], np.uint64))
+        stop = np.searchsorted(low, np.array([info.last for info in infos], np.uint64), side="right")
+        some = np.flatnonzero(first < stop)
+        return [infos[number] for number in some.tolist()], first[some], stop[some]
 
     def _turned(self, entries: Entries) -> Entries:
         """Convert entries from their stored form to their logical form, or the other way round."""

@@ -59,7 +59,7 @@ class Merging:
 
     expired_until: int | None
     replaces: bool
-    summed: Callable[[Entries], Entries]
+    summed: Callable[..., Entries]
 
 
 def advance(
@@ -117,7 +117,7 @@ def _merge_portion(manifest: Manifest, merge: Merge, segment_store: SegmentStore
     limit = max(1, min(segments.SEGMENT_ROWS, segments.SEGMENT_BYTES * rows // max(1, size)))
     windows, end = _windows(inputs, merge.cursor, segment_store, limit)
     read = [window.up_to(end) for window in windows]
-    entries = merging.summed(Entries.concat(list(itertools.chain.from_iterable(read))))
+    entries = merging.summed(*itertools.chain.from_iterable(read))
     if merging.replaces:
         entries = last_write.latest(entries)
         if merge.whole:

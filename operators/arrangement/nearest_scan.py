@@ -41,7 +41,7 @@ def reach_of_nearest(
             which = np.flatnonzero((near <= np.uint64(info.last)) & (far >= np.uint64(info.first)) & (missing > 0))
             if not len(which):
                 continue
-            places = segment_store.open(info).entries.place
+            places = segment_store.open(info).place
             first = np.searchsorted(places, near[which])
             stop = np.searchsorted(places, far[which], side="right")
             at = stop - missing[which] if backward else first + missing[which] - 1

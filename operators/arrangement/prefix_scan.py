@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rowkind.operators.arrangement import compiled
 from rowkind.operators.arrangement.entries import Entries
-from rowkind.operators.arrangement.manifest import Run
+from rowkind.operators.arrangement.manifest import Run, SegmentInfo
 from rowkind.operators.arrangement.segment import LAST_SEQ, Segment
 from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
@@ -77,7 +78,7 @@ class Reach:
 def read(reach: Reach, runs: Sequence[Run], segment_store: SegmentStore) -> Iterator[Entries]:
     """Yield the entries of all runs that are within the range of some key."""
     for run in runs:
-        for segment, keys in _touched(run, reach.firsts, reach.place, segment_store):
+        for segment, _, keys in _touched(run, reach.firsts, reach.place, segment_store):
             rows = segment.find_up_to(reach.firsts[keys], reach.place[keys], reach.seq[keys])
             yield segment.entries.take(rows)
 
@@ -90,17 +91,16 @@ def reach_of_first(
     If no run has `enough` rows of a key, the key's range is that in `whole`. If `come` is given, the range may end
     between ties. `come` contains the rows that the batch inserts, whose order keys may differ from those of the ties.
     """
-    reach = whole
+    place, seq = whole.place.copy(), whole.seq.copy()
     for run in runs:
-        missing = np.full(len(whole.firsts), enough)
-        for segment, keys in _touched(run, whole.firsts, reach.place, segment_store):
-            keys = keys[missing[keys] > 0]  # noqa: PLW2901 - the other keys have enough rows
-            at, missing[keys] = segment.find_nth(whole.firsts[keys], reach.place[keys], missing[keys])
-            keys, at = keys[at >= 0], at[at >= 0]  # noqa: PLW2901 - the scan of these keys stops here
-            reach = _nearer(reach, keys, *_cut(segment, at, divides=come is not None))
+        reached = compiled.Reached(whole.firsts, place, seq, np.full(len(whole.firsts), enough))
+        for segment, info, keys in _touched(run, whole.firsts, place, segment_store):
+            many = None if come is None else MANY
+            if not compiled.shorten(segment.view, (info.first, info.last), reached, many):
+                _shorten(segment, reached, keys, divides=come is not None)
+    reach = replace(whole, place=place, seq=seq)
     if come is None or len(reach.divided) == 0:
         return reach
-    seq = reach.seq.copy()
     order = np.argsort(come.place)
     come = come.take(order)
     # Each iteration handles one place, and may avoid reading MANY rows.
@@ -112,32 +112,28 @@ def reach_of_first(
 
 def _touched(
     run: Run, firsts: Uint64s, until: Uint64s, segment_store: SegmentStore
-) -> Iterator[tuple[Segment, Indices]]:
+) -> Iterator[tuple[Segment, SegmentInfo, Indices]]:
     """Yield each segment that may have rows of these keys, with the numbers of the keys concerned."""
     for info in run.segments:
         keys = np.flatnonzero((firsts <= np.uint64(info.last)) & (until >= np.uint64(info.first)))
         if len(keys):
-            yield segment_store.open(info), keys
+            yield segment_store.open(info), info, keys
 
 
-def _cut(segment: Segment, at: Indices, *, divides: bool) -> tuple[Uint64s, Int64s]:
-    """Return the (place, seq) up to which to read, given the index `at` of each key's last wanted row."""
-    places = segment.entries.place
+def _shorten(segment: Segment, reached: compiled.Reached, keys: Indices, *, divides: bool) -> None:
+    """Shorten the ranges of `keys` after searching a segment for their first rows."""
+    keys = keys[reached.missing[keys] > 0]
+    at, reached.missing[keys] = segment.find_nth(reached.low[keys], reached.place[keys], reached.missing[keys])
+    keys, at = keys[at >= 0], at[at >= 0]
+    places = segment.place
     place, seq = places[at], np.full(len(at), LAST_SEQ)
     if divides:
         stop = np.searchsorted(places, place, side="right")
         # The rows of the segment's last place may continue in the next segment.
         many = (stop - at > MANY) | (stop == len(places))
         seq[many] = segment.entries.seq[at[many]]
-    return place, seq
-
-
-def _nearer(reach: Reach, keys: Indices, place: Uint64s, seq: Int64s) -> Reach:
-    """Return the ranges, in which the ranges of `keys` are shortened to end at (`place`, `seq`) or earlier."""
-    nearer = (place < reach.place[keys]) | ((place == reach.place[keys]) & (seq < reach.seq[keys]))
-    places, seqs = reach.place.copy(), reach.seq.copy()
-    places[keys[nearer]], seqs[keys[nearer]] = place[nearer], seq[nearer]
-    return replace(reach, place=places, seq=seqs)
+    nearer = (place < reached.place[keys]) | (seq < reached.seq[keys])
+    reached.place[keys[nearer]], reached.seq[keys[nearer]] = place[nearer], seq[nearer]
 
 
 def _all_ties(place: int, runs: Sequence[Run], segment_store: SegmentStore, come: Entries) -> bool:

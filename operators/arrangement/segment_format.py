@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowkind.operators.arrangement import compiled
 from rowkind.operators.arrangement.entries import COLUMNS, Entries
+from rowkind.operators.columns.changes import Int64s, Uint64s
 from rowkind.operators.columns.grouping import to_mask
 
 FORMAT = b"rowkind segment 2\n"
@@ -37,14 +40,15 @@ SegmentPart = np.ndarray[Any, np.dtype[Any]]
 
 def to_blob(entries: Entries) -> pa.Buffer:
     """Serialize the entries as a blob."""
+    shape = compiled.shape(entries) if len(entries) else None
+    if shape is not None:
+        return _stored(entries, shape.tolist())
     forms, parts = [], []
     for column in entries.columns:
         form, of_column = _of_numbers(column) if isinstance(column, np.ndarray) else _of_bytes(column)
         forms.append([form, [part.nbytes for part in of_column]])
         parts += of_column
-    header = FORMAT + json.dumps([len(entries), forms], separators=(",", ":")).encode() + b"\n"
-    places = [*_places(len(header), [part.nbytes for part in parts])]
-    size = places[-1] + parts[-1].nbytes if parts else len(header)
+    header, places, size = _outline(len(entries), forms)
     blob = pa.allocate_buffer(size)
     octets = np.frombuffer(blob, np.uint8)
     octets[: len(header)] = np.frombuffer(header, np.uint8)
@@ -56,24 +60,117 @@ def to_blob(entries: Entries) -> pa.Buffer:
     return blob
 
 
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What the header of a blob says: `parts` are the positions and sizes of each column's parts, in bytes.
+
+    `view` describes the columns with positions in the blob (`compiled`); `addresses` is 1 where it has a position.
+    """
+
+    rows: int
+    forms: list[list[Any]]
+    parts: list[list[tuple[int, int]]]
+    end: int
+    view: Int64s
+    addresses: Int64s
+
+
 def from_blob(blob: pa.Buffer) -> Entries:
     """Return the entries in a blob that begins with `FORMAT`, as views. Raises `ValueError` if the blob is damaged."""
+    header = _header_of(blob)
     octets = np.frombuffer(blob, np.uint8)
+    columns = []
+    for dtype, form, places in zip(COLUMNS.values(), header.forms, header.parts, strict=True):
+        if dtype is None:
+            columns.append(_to_bytes(header.rows, form, [blob.slice(*place) for place in places]))
+        else:
+            parts = [octets[place : place + size] for place, size in places]
+            columns.append(_to_numbers(header.rows, form, parts, dtype))
+    return Entries(*columns)
+
+
+def view_of_blob(blob: pa.Buffer) -> Int64s:
+    """Return a view (`compiled`) of the columns of such a blob. Raises `ValueError` if the blob is damaged."""
+    header = _header_of(blob)
+    view: Int64s = header.view + blob.address * header.addresses
+    return view
+
+
+def place_of_blob(blob: pa.Buffer) -> Uint64s:
+    """Return the places of the rows in such a blob. Raises `ValueError` if the blob is damaged."""
+    header = _header_of(blob)
+    parts = [np.frombuffer(blob, np.uint8, size, place) for place, size in header.parts[0]]
+    places: Uint64s = _to_numbers(header.rows, header.forms[0], parts, np.dtype("<u8"))
+    return places
+
+
+def _outline(rows: int, forms: list[Any]) -> tuple[bytes, list[int], int]:
+    """Return the header of a blob, the places of its parts, and its size."""
+    header = FORMAT + json.dumps([rows, forms], separators=(",", ":")).encode() + b"\n"
+    sizes = [size for _, of_column in forms for size in of_column]
+    places = [*_places(len(header), sizes)]
+    return header, places, places[-1] + sizes[-1] if places else len(header)
+
+
+def _stored(entries: Entries, shape: list[int]) -> pa.Buffer:
+    """Serialize the entries with the compiled library."""
+    rows, same, widths = len(entries), iter(shape[:6]), iter(shape[6:])
+    forms = list[Any]()
+    for column, dtype in zip(entries.columns, COLUMNS.values(), strict=True):
+        if dtype is not None:
+            is_same = next(same)
+            forms.append([["same", int(column[0])], []] if is_same else [["each"], [rows * dtype.itemsize]])
+            continue
+        width, size = next(widths), next(widths)
+        nulls = [(rows + 7) // 8] if column.null_count else []
+        forms.append([["offsets"], [*nulls, 4 * (rows + 1), size]] if width < 0 else [["width", width], [*nulls, size]])
+    header, places, size = _outline(rows, forms)
+    blob = pa.allocate_buffer(size)
+    at = iter(places)
+    numbers, texts = list[int](), list[int]()
+    for column, dtype, (form, sizes) in zip(entries.columns, COLUMNS.values(), forms, strict=True):
+        of_column = [next(at) for _ in sizes]
+        if dtype is not None:
+            numbers += of_column or [0]
+        else:
+            known = of_column.pop(0) if column.null_count else 0
+            texts += [known, of_column.pop(0) if form[0] == "offsets" else 0, *of_column]
+    compiled.store(entries, blob, [*numbers, *texts])
+    np.frombuffer(blob, np.uint8)[: len(header)] = np.frombuffer(header, np.uint8)
+    return blob
+
+
+def _header_of(blob: pa.Buffer) -> _Header:
     text, newline, _ = blob.slice(len(FORMAT), min(blob.size - len(FORMAT), 4096)).to_pybytes().partition(b"\n")
     if not newline:
         raise ValueError("the header is incomplete")
+    header = _parsed(text)
+    if header.end > blob.size:
+        raise ValueError(f"the blob has {blob.size} bytes, expected at least {header.end}")
+    return header
+
+
+# A batch opens the segments that the batch before has opened, and their headers hardly take memory.
+@lru_cache(maxsize=1 << 12)
+def _parsed(text: bytes) -> _Header:
     rows, forms = json.loads(text)
     places = _places(len(FORMAT) + len(text) + 1, [size for _, sizes in forms for size in sizes])
-    columns = []
-    for dtype, (form, sizes) in zip(COLUMNS.values(), forms, strict=True):
-        parts = []
-        for size in sizes:
-            place = next(places)
-            if place + size > blob.size:
-                raise ValueError(f"the blob has {blob.size} bytes, expected at least {place + size}")
-            parts.append(blob.slice(place, size) if dtype is None else octets[place : place + size])
-        columns.append(_to_bytes(rows, form, parts) if dtype is None else _to_numbers(rows, form, parts, dtype))
-    return Entries(*columns)
+    parts = [[(next(places), size) for size in sizes] for _, sizes in forms]
+    numbers, addresses = [rows], [0]
+    for dtype, (form, _), of_column in zip(COLUMNS.values(), forms, parts, strict=True):
+        if dtype is not None:
+            numbers += [0, compiled.signed(form[1])] if form[0] == "same" else [of_column[0][0], 0]
+            addresses += [int(form[0] != "same"), 0]
+            continue
+        *others, data = (place for place, _ in of_column)
+        end = others.pop() if form[0] == "offsets" else 0
+        known = others.pop() if others else 0
+        width = 0 if end else form[1]
+        numbers += [known, 0, end, data, width]
+        addresses += [int(known > 0), 0, int(end > 0), 1, 0]
+    last = max((place + size for of_column in parts for place, size in of_column), default=0)
+    view = np.array(numbers, np.int64)
+    return _Header(rows, [form for form, _ in forms], parts, last, view, np.array(addresses, np.int64))
 
 
 def _places(start: int, sizes: list[int]) -> Iterator[int]:

@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Finished, StateSize
-from rowkind.operators.arrangement.entries import Entries, counted
+from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.layout import places
 from rowkind.operators.arrangement.resolving import Resolved
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.arrangement.summing import counted
 from rowkind.operators.columns.changes import Changes, Int64s, Mask, Uint64s, concat_binary
 from rowkind.operators.columns.grouping import distinct, group, is_in
 

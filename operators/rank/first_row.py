@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement
-from rowkind.operators.arrangement.entries import Entries, in_order
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.summing import in_order
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, concat_binary, lengths
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.order_code import order_code

@@ -16,10 +16,7 @@ import ctypes
 import struct
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, cimpl
 
+from rowkind import native
 from rowkind.avro.buffers import data_of, offsets_of, validity
 from rowkind.operators.columns.changes import Int8s, Int64s, binary
 from rowkind.service.kafka.headers import Headers
@@ -76,19 +74,15 @@ class _Strings(ctypes.Structure):
 @cache
 def _library() -> ctypes.CDLL | None:
     """Return the compiled library, or None if it was not compiled or does not fit the installed confluent-kafka."""
-    for suffix in EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(f"columns{suffix}")
-        if not path.exists():
-            continue
-        with suppress(OSError, AttributeError):
-            library = ctypes.CDLL(str(path))
-            library.rk_bind.restype = ctypes.c_char_p
-            library.rk_reader.restype = ctypes.c_void_p
-            library.rk_read.restype = ctypes.POINTER(_Chunk)
-            library.rk_produce.restype = ctypes.c_int64
-            if library.rk_bind(cimpl.__file__.encode()) is None:
-                return library
-    return None
+
+    def prepare(library: ctypes.CDLL) -> bool:
+        library.rk_bind.restype = ctypes.c_char_p
+        library.rk_reader.restype = ctypes.c_void_p
+        library.rk_read.restype = ctypes.POINTER(_Chunk)
+        library.rk_produce.restype = ctypes.c_int64
+        return library.rk_bind(cimpl.__file__.encode()) is None
+
+    return native.load(__file__, "columns", prepare)
 
 
 def is_compiled() -> bool:

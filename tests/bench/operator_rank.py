@@ -13,14 +13,13 @@ import argparse
 import cProfile
 import pstats
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
@@ -29,10 +28,10 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank.rank import Rank, RankSpec
 from rowkind.operators.rank.ranking import Ranking
+from tests.rows_read import rows_read
 
 SIZES = (100, 10_000, 1_000_000)
 KEYS = 50_000
-READ: list[int] = []
 """The number of rows that each read of a segment returned."""
 
 
@@ -87,12 +86,11 @@ def _retraction(size: int, most: int, batch_rows: int, different: int, profile: 
             values[numbers] = random.integers(0, different, len(numbers))
             after = _changes(numbers, numbers % partitions, values[numbers], RowKind.UPDATE_AFTER, seq + len(numbers))
             seq += 2 * len(numbers)
-            READ.clear()
             started = time.process_time()
-            with _counting(), _profiling(profile):
+            with rows_read() as of_batch, _profiling(profile):
                 operator.process(Batch(Changes.concat([before, after])), stores, now=seq)
             taken.append((time.process_time() - started) / len(numbers))
-            read.append(sum(READ) / len(numbers))
+            read.append(sum(of_batch) / len(numbers))
         print(
             f"  {changed:5} updates a batch: {1000 * float(np.median(taken)):9.3f} ms and {np.median(read):9.1f} rows "
             f"read per update, worst batch {1000 * max(taken):.3f} ms per update"
@@ -143,28 +141,6 @@ def _arrivals(rows: int, batch_rows: int, *, descending: bool) -> Iterator[Chang
         times, others = (numbers + random.integers(0, 1000, batch_rows)) * 1000, random.integers(0, 1 << 50, batch_rows)
         keys = random.integers(0, KEYS, batch_rows)
         yield _changes(numbers, keys, -times if descending else others, RowKind.INSERT, first)
-
-
-@contextmanager
-def _counting() -> Iterator[None]:
-    """Count the rows that are read from segments, while in the context."""
-    originals = {name: getattr(Segment, name) for name in ("find", "find_up_to")}
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def read(*arguments: Any) -> Any:
-            result = function(*arguments)
-            READ.append(len(result[0] if isinstance(result, tuple) else result))
-            return result
-
-        return read
-
-    for name, function in originals.items():
-        setattr(Segment, name, counted(function))
-    try:
-        yield
-    finally:
-        for name, function in originals.items():
-            setattr(Segment, name, function)
 
 
 @contextmanager

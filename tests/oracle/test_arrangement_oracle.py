@@ -18,10 +18,11 @@ import pytest
 
 from rowkind.operators.arrangement import compaction, prefix_scan, segment
 from rowkind.operators.arrangement.arrangement import Arrangement, Finished
-from rowkind.operators.arrangement.entries import Entries, consolidate
+from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.layout import ArrangementSpec, Layout, places
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.arrangement.summing import consolidate
 from rowkind.operators.columns.changes import Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
 from tests.seeds import drawn, seeds

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
-import pytest
-
-from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.over.framing import Frame
 from rowkind.operators.over.over import Over
 from tests.changelogs import Change, Row, changed
 from tests.oracle.overs import OverInput, call, over, position, spec
+from tests.rows_read import rows_read
 
 OF = OverInput("multiset", by_seq=True)
 ROWS = 400
@@ -24,7 +21,7 @@ CALLS = (
 )
 
 
-def test_changes_far_apart_are_read_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_far_apart_are_read_each_by_itself() -> None:
     """If a partition changes at its start, middle and end, the rows between are not read."""
     operator = Over(spec(CALLS, OF))
     stores = {name: MemoryStore() for name in operator.arrangements}
@@ -34,8 +31,8 @@ def test_changes_far_apart_are_read_each_by_itself(monkeypatch: pytest.MonkeyPat
     goes, comes = [rows[5], rows[ROWS // 2], rows[ROWS - 3]], [(1, 1, ROWS // 2), (3, 1, 5)]
     batch = [Change(0, RowKind.DELETE, row, ROWS) for row in goes]
     batch += [Change(0, RowKind.INSERT, row, ROWS + at) for at, row in enumerate(comes, 1)]
-    read = _counted(monkeypatch)
-    output = operator.process(OF.columns(batch), stores, 0)
+    with rows_read() as read:
+        output = operator.process(OF.columns(batch), stores, 0)
     assert sum(read) < ROWS // 2
     left = [each for each in enumerate(rows) if each[1] not in goes]
     expected = over([*left, *((ROWS + at, row) for at, row in enumerate(comes, 1))], CALLS)
@@ -44,7 +41,7 @@ def test_changes_far_apart_are_read_each_by_itself(monkeypatch: pytest.MonkeyPat
     assert +Counter({row: -count for row, count in changed(output.rows).items()}) == -expected
 
 
-def test_a_row_that_comes_last_reads_one_where_values_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_comes_last_reads_one_where_values_are_passed_over() -> None:
     """LAG with IGNORE NULLS reads few rows for a new last row, because each row stores its previous values."""
     calls = (call("lag", Frame("rows", None, -1), 3, skips=True),)
     operator = Over(spec(calls, OF))
@@ -55,21 +52,9 @@ def test_a_row_that_comes_last_reads_one_where_values_are_passed_over(monkeypatc
     batch = [Change(0, RowKind.INSERT, row, seq) for seq, row in enumerate(ordered)]
     operator.process(OF.columns(batch), stores, 0)
     last = (3 * ROWS, 1, ROWS)
-    read = _counted(monkeypatch)
-    output = operator.process(OF.columns([Change(0, RowKind.INSERT, last, ROWS)]), stores, 0)
+    with rows_read() as read:
+        output = operator.process(OF.columns([Change(0, RowKind.INSERT, last, ROWS)]), stores, 0)
     assert sum(read) < 10
     expected = over([*enumerate(ordered), (ROWS, last)], calls)
     expected.subtract(over(enumerate(ordered), calls))
     assert changed(output.rows) == +expected
-
-
-def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Record from now on how many rows each read of a segment returns."""
-    find, read = Segment.find, list[int]()
-
-    def counted(*arguments: Any) -> Any:
-        read.append(len(found := find(*arguments)))
-        return found
-
-    monkeypatch.setattr(Segment, "find", counted)
-    return read

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rowkind.operators.arrangement import compaction
-from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.rank import rank
 from rowkind.operators.rank.rank import RankSpec
 from rowkind.operators.rank.ranking import Ranking, Ties
 from tests.oracle.ranked import RankInput
+from tests.rows_read import rows_read
 from tests.unit.operators.partitions import Partitions, top
 
 
@@ -33,27 +33,25 @@ def test_append_keeps_all_ties_of_a_rank() -> None:
     assert ranks.live == 1
 
 
-def test_a_large_partition_is_not_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_partition_is_not_read_as_a_whole() -> None:
     """Replacing the first of 20,000 rows reads only some dozens of them."""
     ranks = top(10)
     ranks.take(*(f"+I {n} 7 {n}" for n in range(20_000)))
-    read = _counted(monkeypatch)
-
-    assert ranks.take("-D 0 7 0", "+I 0 7 50000") == ["+I 10 7 10", "-D 0 7 0"]
+    with rows_read() as read:
+        assert ranks.take("-D 0 7 0", "+I 0 7 50000") == ["+I 10 7 10", "-D 0 7 0"]
     assert 0 < sum(read) <= 4 * (10 + rank.MARGIN)
 
 
 @pytest.mark.parametrize("ties", ["earliest first", "latest first"])
-def test_of_very_many_ties_only_the_first_are_read(ties: Ties, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_ties_only_the_first_are_read(ties: Ties) -> None:
     """With 20,000 ties, a new row reads only some dozens of them, for either order of ties."""
     ranks = top(2, ties=ties)
     ranks.take(*(f"+I {n} 7 1" for n in range(20_000)))
-    read = _counted(monkeypatch)
-
     gone, come = ("19998", "20000") if ties == "latest first" else ("1", "0")
     at = {"earliest first": [], "latest first": [f"+I {come} 7 1", f"-D {gone} 7 1"]}[ties]
-    assert ranks.take("+I 20000 7 1") == at
-    assert ranks.take("+I 20001 7 0")[0] == "+I 20001 7 0"
+    with rows_read() as read:
+        assert ranks.take("+I 20000 7 1") == at
+        assert ranks.take("+I 20001 7 0")[0] == "+I 20001 7 0"
     assert 0 < sum(read) <= 4 * (2 + rank.MARGIN)
 
 
@@ -75,25 +73,10 @@ def test_what_a_queue_leaves_at_its_top_is_merged_away(monkeypatch: pytest.Monke
     monkeypatch.setattr(compaction, "MOST_IN_VAIN", 100)
     ranks = top(2)
     ranks.take(*(f"+I {n} 7 {n}" for n in range(2000)))
-    read, most = _counted(monkeypatch), 0
+    most = 0
     for first in range(0, 1500, 5):
-        read.clear()
-        ranks.take(*(f"-D {n} 7 {n}" for n in range(first, first + 5)))
+        with rows_read() as read:
+            ranks.take(*(f"-D {n} 7 {n}" for n in range(first, first + 5)))
         most = max(most, sum(read))
 
     assert most < 1000
-
-
-def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Record from now on how many rows each read of a segment returns."""
-    read = []
-    for name in ("find", "find_up_to"):
-        function = getattr(Segment, name)
-
-        def counted(segment: Segment, *arguments: object, function: object = function) -> object:
-            result = function(segment, *arguments)  # type: ignore[operator]
-            read.append(len(result[0]) if isinstance(result, tuple) else len(result))
-            return result
-
-        monkeypatch.setattr(Segment, name, counted)
-    return read

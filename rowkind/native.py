@@ -1,0 +1,38 @@
+"""Small libraries in C, called through ctypes.
+
+They are compiled when Rowkind is installed, and lie beside the modules that call them. They use neither Python's
+headers nor those of another library, so one wheel per platform serves all versions of Python. Without a compiler,
+Rowkind is installed without them: each caller has another way to do the work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+
+def load(beside: str, name: str, prepare: Callable[[ctypes.CDLL], bool]) -> ctypes.CDLL | None:
+    """Return the library `name` in the folder of the file `beside`; None if it was not compiled or cannot be used.
+
+    `prepare` declares what the library's functions return, and says whether the library can be used.
+    """
+    for suffix in EXTENSION_SUFFIXES:
+        path = Path(beside).with_name(f"{name}{suffix}")
+        if not path.exists():
+            continue
+        with suppress(OSError, AttributeError):
+            library = ctypes.CDLL(str(path))
+            if prepare(library):
+                return library
+    return None
+
+
+def address(array: Any) -> ctypes.c_void_p:
+    """Return the address of a NumPy array. The array lives as long as the address."""
+    found = ctypes.c_void_p(array.ctypes.data)
+    found.array = array  # type: ignore[attr-defined]
+    return found
