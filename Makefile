@@ -134,5 +134,5 @@ wheel: $(READY) ## build what a release publishes in dist: wheel and source arch
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/uv build --quiet --no-build-isolation --out-dir dist
 
 clean: ## remove all generated files
-	rm -rf $(VENV) .rowkind build dist *.egg-info service/kafka/*.so .mypy_cache .ruff_cache .pytest_cache spark-warehouse
+	rm -rf $(VENV) .rowkind build dist *.egg-info operators/arrangement/*.so service/kafka/*.so .mypy_cache .ruff_cache .pytest_cache spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
