@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.bench.compare.bench import Bench
 from tests.bench.compare.engine import SINK_PARTITIONS, Engine, EngineError, Progress
+from tests.bench.compare.process import cpu_seconds
 from tests.bench.compare.queries import Query
 from tests.bench.compare.tables import Changes
 from tests.bench.compare.workload import Sent, generate, records
@@ -37,6 +38,7 @@ class Latency:
     - `sent`: how many payments were sent after the warm-up; `seen`: for how many of them a result row appeared. A
       payment that was never among the top three has no row.
     - `rate`: changes per second that were actually sent.
+    - `cores`: the CPU seconds that the system used per second, the warm-up included.
     - `batches`: mean milliseconds of a batch by stage; empty for a system without batches. Stages of tasks are summed
       over all tasks.
     """
@@ -47,6 +49,7 @@ class Latency:
     p50: float
     p99: float
     worst: float
+    cores: float
     batches: dict[str, float]
 
 
@@ -72,9 +75,9 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
             producer = Producer({"bootstrap.servers": setting.servers, "linger.ms": 5})
             send(producer, queues, rate / 2, sent_at[:1])
             await_first(seen_at)
-            before = running.progress()
+            before, cpu = running.progress(), cpu_seconds(running.pid)
             took = send(producer, queues, rate / 2, sent_at[1:])
-            after = running.progress()
+            after, cpu = running.progress(), cpu_seconds(running.pid) - cpu
             drain(seen_at)
         finally:
             ended.set()
@@ -91,6 +94,7 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
         float(p50),
         float(p99),
         float(times.max()),
+        cpu / took,
         _by_stage(before, after),
     )
 

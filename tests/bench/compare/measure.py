@@ -16,7 +16,7 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Running
-from tests.bench.compare.process import cpu_seconds, memory_bytes
+from tests.bench.compare.process import cpu_seconds, machine_seconds, memory_bytes
 
 _SAMPLE_SECONDS = 0.2
 _MEMORY_SECONDS = 1.0
@@ -26,12 +26,13 @@ _STALLED_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Sample:
-    """A running query at one time: seconds, CPU seconds and bytes."""
+    """A running query at one time: seconds, CPU seconds of the system and of the machine, and bytes."""
 
     at: float
     progress: Progress
     written: int
     cpu: float
+    machine: float
     memory: int
 
 
@@ -39,6 +40,7 @@ class Sample:
 class Span:
     """The measurement between two samples.
 
+    - `cpu`, `machine`: CPU seconds of the system, and of all processes, the broker's and the benchmark's included.
     - `stages`: task seconds per million rows by stage. `batches`: the seconds of each batch.
     - `memory`: the most bytes at any time, warm-up included. `state`: bytes at the end.
     """
@@ -46,6 +48,7 @@ class Span:
     rows: int
     seconds: float
     cpu: float
+    machine: float
     memory: int
     state: int
     stages: dict[str, float]
@@ -60,6 +63,11 @@ class Span:
     def cpu_per_million(self) -> float:
         """CPU seconds per million rows."""
         return self.cpu / self.rows * 1e6
+
+    @property
+    def cores(self) -> tuple[float, float]:
+        """How many cores the system used on average, and how many all processes used."""
+        return self.cpu / self.seconds, self.machine / self.seconds
 
 
 def watch(servers: str, topic: str, running: Running, rows: int) -> list[Sample]:
@@ -76,6 +84,7 @@ def watch(servers: str, topic: str, running: Running, rows: int) -> list[Sample]
             running.progress(),
             _end(admin, topic),
             cpu_seconds(running.pid),
+            machine_seconds(),
             memory_bytes(running.pid) if measure_memory else 0,
         )
         samples.append(sample)
@@ -102,7 +111,8 @@ def span(samples: Sequence[Sample], warm_up: int, state: int) -> Span:
         for stage, seconds in sorted(last.progress.stages.items())
     }
     memory = max(sample.memory for sample in samples)
-    return Span(rows, last.at - first.at, last.cpu - first.cpu, memory, state, stages, _batches(samples, first, last))
+    cpu, machine = last.cpu - first.cpu, last.machine - first.machine
+    return Span(rows, last.at - first.at, cpu, machine, memory, state, stages, _batches(samples, first, last))
 
 
 def _rest(samples: Sequence[Sample]) -> Sample:

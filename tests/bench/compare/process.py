@@ -29,6 +29,12 @@ def cpu_seconds(root: int) -> float:
     return sum(stats[pid][1] for pid in _family(root, stats)) / _TICKS
 
 
+def machine_seconds() -> float:
+    """Return the CPU seconds of all processes of the machine, including those that have ended."""
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
+    return (user + nice + system + irq + softirq) / _TICKS
+
+
 def memory_bytes(root: int) -> int:
     """Return the resident bytes of a process and its descendants; shared pages count once."""
     return sum(size for _, size in by_kind(root))

@@ -117,7 +117,18 @@ def scaling(comparison: Comparison) -> Iterator[Table]:
 
 def state(comparison: Comparison) -> Iterator[Table]:
     """Yield the cost of a change with states of different sizes."""
-    head = ("query", "orders", "system", "rows/s", "CPU s/M", "peak MB", "state MB", "batch s: median, p99", "result")
+    head = (
+        "query",
+        "orders",
+        "system",
+        "rows/s",
+        "CPU s/M",
+        "cores",
+        "peak MB",
+        "state MB",
+        "batch s: median, p99",
+        "result",
+    )
     rows = []
     for query in comparison.chosen(QUERIES, _OF_STATE):
         keys = _SMALLEST_STATE
@@ -138,7 +149,7 @@ def state(comparison: Comparison) -> Iterator[Table]:
 
 def latencies(comparison: Comparison) -> Iterator[Table]:
     """Yield end-to-end latency at fixed rates, with a Flink checkpoint every second."""
-    head = ("query", "changes/s", "system", "sent/s", "p50 ms", "p99 ms", "worst ms", "payments seen")
+    head = ("query", "changes/s", "system", "sent/s", "p50 ms", "p99 ms", "worst ms", "cores", "payments seen")
     # Mini-batches wait for a second before they are processed.
     engines = [engine for engine in comparison.engines if not (isinstance(engine, Flink) and engine.tuned)]
     if any(isinstance(engine, Flink) for engine in engines):
@@ -155,7 +166,11 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
                     times = (found.rate, found.p50, found.p99, found.worst)
                     if found.batches:
                         batches[f"{query.name}, {rate:,}/s"] = found.batches
-                    return [*(f"{each:,.0f}" for each in times), f"{found.seen / found.sent:.0%}"]
+                    return [
+                        *(f"{each:,.0f}" for each in times),
+                        f"{found.cores:.2f}",
+                        f"{found.seen / found.sent:.0%}",
+                    ]
 
                 name = engine.name if engine.transactional else f"{engine.name}, at least once"
                 rows.append(_row(head, (query.name, f"{rate:,}", name), cells))
@@ -177,7 +192,7 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
 
 def memory(comparison: Comparison) -> Iterator[Table]:
     """Yield Rowkind's figures within a memory limit, which also applies to the control group of its processes."""
-    head = ("query", "memory", "rows/s", "CPU s/M", "peak MB", "state MB", "result")
+    head = ("query", "memory", "rows/s", "CPU s/M", "cores", "peak MB", "state MB", "result")
     rows = []
     for query in comparison.chosen(QUERIES, _OF_MEMORY):
         for limit in _LIMITS:
@@ -208,7 +223,7 @@ SECTIONS: dict[str, Callable[[Comparison], Iterator[Table]]] = {
 
 
 def _rates(comparison: Comparison, variant: Variant, queries: Sequence[Query], title: str) -> Iterator[Table]:
-    head = ("query", "system", "rows/s", "CPU s/M", "peak MB", "state MB", "Rowkind : Flink", "load", "result")
+    head = ("query", "system", "rows/s", "CPU s/M", "cores", "peak MB", "state MB", "Rowkind : Flink", "load", "result")
     rows: list[list[str]] = []
     spans: dict[str, Span] = {}
     for query in queries:
@@ -257,9 +272,11 @@ def _row(head: Sequence[str], labels: Sequence[str], cells: Callable[[], list[st
 
 
 def _figures(span: Span) -> list[str]:
+    own, machine = span.cores
     return [
         f"{span.rate:,.0f}",
         f"{span.cpu_per_million:.1f}",
+        f"{own:.2f} of {machine:.2f}",
         f"{span.memory / 1e6:,.0f}",
         f"{span.state / 1e6:,.0f}",
     ]
