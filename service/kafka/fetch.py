@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Literal
@@ -45,7 +46,7 @@ OnLost = Mapping[str, Literal["fail", "earliest", "latest"]]
 
 
 class Fetcher:
-    """Reads ranges in chunks of about 8 MB, for one task at a time.
+    """Reads ranges in chunks of about 8 MB, for one task at a time, and one chunk ahead of the task.
 
     `whole`: fetch complete records. Otherwise only records without a value have their keys.
     """
@@ -58,6 +59,7 @@ class Fetcher:
         self._whole = whole
         self._complaint: KafkaError | None
         self._away: KafkaError | None
+        self._abandoned = False
         self._connect()
 
     def _connect(self) -> None:
@@ -82,10 +84,32 @@ class Fetcher:
         return int(low), int(high)
 
     def fetch(self, ranges: Sequence[Range], on_lost: OnLost) -> Generator[list[Records], None, None]:
-        """Yield all records of the ranges in chunks, each grouped by topic. Raises ChangelogError."""
+        """Yield all records of the ranges in chunks, each grouped by topic. Raises ChangelogError.
+
+        While the caller uses a chunk, a thread reads the next one. librdkafka's own queue is too short for that: its
+        records are discarded at the end of a range. Until `fetch` ends, no other method may be called.
+        """
+        positions = Positions(ranges)
+        self._abandoned = False
+        with closing(self._chunks(positions, on_lost)) as chunks:
+            if positions.left <= _MOST_ROWS:
+                yield from chunks
+                return
+            with ThreadPoolExecutor(1, "fetch") as thread:
+                try:
+                    found = [next(chunks, [])]
+                    while found[0]:
+                        ahead: Future[list[Records]] = thread.submit(next, chunks, [])
+                        # This generator must not retain the memory of a chunk while it is suspended.
+                        yield found.pop()
+                        found.append(ahead.result())
+                finally:
+                    self._abandoned = True
+
+    def _chunks(self, positions: Positions, on_lost: OnLost) -> Generator[list[Records], None, None]:
         chunk: list[Records] = []
         rows = size = 0
-        with closing(self._pieces(Positions(ranges), on_lost)) as pieces:
+        with closing(self._pieces(positions, on_lost)) as pieces:
             for piece in pieces:
                 chunk.append(piece)
                 rows, size = rows + len(piece), size + piece.value.nbytes
@@ -102,7 +126,7 @@ class Fetcher:
         self._consumer.assign(list(map(_beginning, positions.ranges)))
         heard = self._clock()
         try:
-            while left := positions.left:
+            while (left := positions.left) and not self._abandoned:
                 before = positions.open
                 arrived = self._reader.read(min(_MOST_ROWS, left), _CHUNK_BYTES, _POLL_SECONDS)
                 records = list(_inside(arrived, positions)) if len(arrived.records) else []
