@@ -16,6 +16,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -250,7 +251,7 @@ def _settled(table: Int64s, spots: Any, rules: Liveness, *, always: bool = False
         return Found(Entries.empty(), bool(sizes[6]), len(spots))
     entries = _copied(library, table, spots, weight[:count], sizes)
     if rules.complement:
-        np.invert(entries.seq, out=entries.seq)
+        entries = replace(entries, seq=~entries.seq)
     return Found(entries, bool(sizes[6]), len(spots))
 
 
@@ -259,25 +260,26 @@ def _until(expired_until: int | None) -> Any:
 
 
 def _copied(library: ctypes.CDLL, table: Int64s, spots: Any, weight: Int64s, sizes: Int64s) -> Entries:
+    """Copy the columns of rows to one new buffer."""
     count = len(weight)
-    numbers, mark = np.empty((4, count), np.int64), np.empty(count, np.int8)
-    ends = np.empty((3, count + 1), np.int32)
-    data = [np.empty(size, np.uint8) for size in sizes[:3].tolist()]
-    known = [np.empty((count + 7) // 8, np.uint8) if nulls else None for nulls in sizes[3:6].tolist()]
-    target = [*(row.ctypes.data for row in numbers), mark.ctypes.data]
-    for bits, end, octets in zip(known, ends, data, strict=True):
-        target += [0 if bits is None else bits.ctypes.data, end.ctypes.data, octets.ctypes.data]
+    texts = [
+        ((count + 7) // 8 if nulls else 0, 4 * (count + 1), size)
+        for nulls, size in zip(sizes[3:6].tolist(), sizes[:3].tolist(), strict=True)
+    ]
+    parts = [8 * count] * 4 + [count] + [size for of_text in texts for size in of_text]
+    starts = [0, *accumulate(size + -size % 8 for size in parts)]
+    block = pa.allocate_buffer(starts[-1])
+    target = [block.address + start if size else 0 for start, size in zip(starts, parts, strict=False)]
     library.rk_copy(address(table), address(spots), ctypes.c_int64(count), address(np.array(target, np.int64)))
+    place, hash_ = (np.frombuffer(block, np.uint64, count, start) for start in starts[:2])
+    written_at, seq = (np.frombuffer(block, np.int64, count, start) for start in starts[2:4])
+    mark = np.frombuffer(block, np.int8, count, starts[4])
+    buffers = [block.slice(start, size) for start, size in zip(starts, parts, strict=False)]
     key, sub_key, payload = (
-        pa.Array.from_buffers(
-            pa.binary(),
-            count,
-            [None if bits is None else pa.py_buffer(bits), pa.py_buffer(end), pa.py_buffer(octets)],
-        )
-        for bits, end, octets in zip(known, ends, data, strict=True)
+        pa.Array.from_buffers(pa.binary(), count, [buffers[at] if parts[at] else None, *buffers[at + 1 : at + 3]])
+        for at in (5, 8, 11)
     )
-    place, hash_, written_at, seq = numbers
-    return Entries(place.view(np.uint64), hash_.view(np.uint64), key, sub_key, payload, weight, written_at, seq, mark)
+    return Entries(place, hash_, key, sub_key, payload, weight, written_at, seq, mark)
 
 
 def shape(entries: Entries) -> Int64s | None:

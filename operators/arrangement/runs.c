@@ -73,6 +73,23 @@ static int64_t gallop(const uint64_t *ascending, int64_t at, int64_t stop, uint6
     return low;
 }
 
+/* Return rows per place, to estimate where a place is: most layouts begin with a hash, so places are evenly spread. */
+static double density(const view *of) {
+    const uint64_t *place = (const uint64_t *)of->place.data;
+    if (!place || of->rows < 2 || place[of->rows - 1] == place[0]) return 0;
+    return (double)(of->rows - 1) / (double)(place[of->rows - 1] - place[0]);
+}
+
+/* Like `gallop`, from where the row is if places are evenly spread. This reads fewer lines of memory. */
+static int64_t seek(const uint64_t *place, int64_t at, int64_t stop, uint64_t wanted, double rows_per_place) {
+    if (at >= stop || place[at] >= wanted) return at;
+    double ahead = (double)(wanted - place[at]) * rows_per_place;
+    int64_t high = ahead < (double)(stop - 1 - at) ? at + (int64_t)ahead : stop - 1, step = 1;
+    if (place[high] < wanted) return gallop(place, high + 1, stop, wanted);
+    while (high - step > at && place[high - step] >= wanted) high -= step, step *= 2;
+    return gallop(place, high - step > at ? high - step : at, high, wanted);
+}
+
 /* Find the rows with places in closed intervals, which are disjoint and ascend. Of view v, intervals `first[v]` to
  * `stop[v]` are searched. Without `last` or up to the greatest number, an interval has all rows of its last place, else
  * those with a seq up to `last`. Return the number of rows; if it exceeds `room`, only the first have been written. */
@@ -82,9 +99,10 @@ int64_t rk_find(const view *views, int64_t count, const int64_t *first, const in
     for (int64_t v = 0; v < count; v++) {
         const uint64_t *place = (const uint64_t *)views[v].place.data, same = (uint64_t)views[v].place.value;
         int64_t i = first[v], row = 0, rows = views[v].rows;
+        double rows_per_place = density(&views[v]);
         while (i < stop[v] && row < rows) {
             uint64_t at = place ? place[row] : same;
-            if (at < low[i]) row = place ? gallop(place, row, rows, low[i]) : rows;
+            if (at < low[i]) row = place ? seek(place, row, rows, low[i], rows_per_place) : rows;
             else if (at > high[i]) i = gallop(high, i, stop[v], at);
             else if (last && at == high[i] && number(&views[v].seq, row) > last[i]) i++;
             else {
