@@ -21,7 +21,7 @@ NEW_ENOUGH = $(shell $(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 1
 #
 # uv, which is in the lock file, installs the rest in half of the processor time. It does not read pip's settings, so if
 # uv fails because these name another package index, pip installs the packages.
-$(READY): requirements.lock pyproject.toml operators/arrangement/runs.c service/kafka/columns.c
+$(READY): requirements.lock pyproject.toml $(wildcard operators/*/*.c) service/kafka/columns.c
 	$(if $(NEW_ENOUGH),,$(error $(PYTHON) is not Python 3.11 or newer: install one, and name it, as in PYTHON=python3.12 make setup))
 	@if test -e $@; then rm $@; else rm -rf $(VENV); fi
 	@echo "installing requirements.lock into $(VENV); this takes a minute, once"
@@ -134,5 +134,5 @@ wheel: $(READY) ## build what a release publishes in dist: wheel and source arch
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/uv build --quiet --no-build-isolation --out-dir dist
 
 clean: ## remove all generated files
-	rm -rf $(VENV) .rowkind build dist *.egg-info operators/arrangement/*.so service/kafka/*.so .mypy_cache .ruff_cache .pytest_cache spark-warehouse
+	rm -rf $(VENV) .rowkind build dist *.egg-info operators/*.so service/kafka/*.so .mypy_cache .ruff_cache .pytest_cache spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

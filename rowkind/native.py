@@ -1,6 +1,6 @@
 """Small libraries in C, called through ctypes.
 
-They are compiled when Rowkind is installed, and lie beside the modules that call them. They use neither Python's
+They are compiled when Rowkind is installed, and lie in its folders. They use neither Python's
 headers nor those of another library, so one wheel per platform serves all versions of Python. Without a compiler,
 Rowkind is installed without them: each caller has another way to do the work.
 """
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 
-def load(beside: str, name: str, prepare: Callable[[ctypes.CDLL], bool]) -> ctypes.CDLL | None:
-    """Return the library `name` in the folder of the file `beside`; None if it was not compiled or cannot be used.
+def load(folder: Path, name: str, prepare: Callable[[ctypes.CDLL], bool]) -> ctypes.CDLL | None:
+    """Return the library `name` in a folder; None if it was not compiled or cannot be used.
 
     `prepare` declares what the library's functions return, and says whether the library can be used.
     """
     for suffix in EXTENSION_SUFFIXES:
-        path = Path(beside).with_name(f"{name}{suffix}")
+        path = folder / f"{name}{suffix}"
         if not path.exists():
             continue
         with suppress(OSError, AttributeError):

@@ -15,33 +15,21 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rowkind import native
 from rowkind.native import address
 from rowkind.operators.arrangement.entries import COLUMNS, Entries
+from rowkind.operators.columns import library
 from rowkind.operators.columns.changes import Indices, Int64s, Uint64s
 
 _SPOT = np.dtype([("view", "<i4"), ("row", "<i4")])
 
 ColumnsView = Int64s
-
-
-@cache
-def _library() -> ctypes.CDLL | None:
-    """Return the compiled library, or None if it was not compiled."""
-
-    def prepare(library: ctypes.CDLL) -> bool:
-        for function in (library.rk_find, library.rk_among, library.rk_consolidate, library.rk_last):
-            function.restype = ctypes.c_int64
-        return True
-
-    return native.load(__file__, "runs", prepare)
 
 
 def view_of(entries: Entries) -> tuple[ColumnsView, Any]:
@@ -146,8 +134,8 @@ def lookup(
     `less`: entries in their stored form, and the indices of those that are treated as stored. If `payloads` is given,
     only stored rows with one of these payloads are returned.
     """
-    library = _library()
-    if library is None:
+    kernels = library.kernels()
+    if kernels is None:
         return None
     all_views, of_less = list(views), (None, []) if less is None else view_of(less[0])
     if of_less[0] is not None:
@@ -157,7 +145,7 @@ def lookup(
     room = 2 * int((intervals.stop - intervals.first).sum()) + 64
     while True:
         spots = np.empty(room + more, _SPOT)
-        found = library.rk_find(
+        found = kernels.rk_find(
             address(table),
             ctypes.c_int64(len(views)),
             *intervals.addresses,
@@ -172,7 +160,7 @@ def lookup(
     if payloads is not None:
         texts = address(np.array(_text(payloads), np.int64))
         start = address(table), address(spots), ctypes.c_int64(found)
-        found = library.rk_among(*start, texts, ctypes.c_int64(len(payloads)))
+        found = kernels.rk_among(*start, texts, ctypes.c_int64(len(payloads)))
         if found < 0:
             return None
     if less is not None:
@@ -188,10 +176,10 @@ def shorten(view: ColumnsView, ends: tuple[int, int], reached: Reached, many: in
     `ends`: the segment's first and last place. `many`: the range of a key ends between rows of one place if more than
     this number of them follow; None if it must not.
     """
-    library = _library()
-    if library is None:
+    kernels = library.kernels()
+    if kernels is None:
         return False
-    library.rk_reach(
+    kernels.rk_reach(
         address(view),
         ctypes.c_int64(len(reached.low)),
         *map(ctypes.c_uint64, ends),
@@ -203,7 +191,7 @@ def shorten(view: ColumnsView, ends: tuple[int, int], reached: Reached, many: in
 
 def consolidate(parts: Sequence[Entries]) -> Entries | None:
     """Return the same as `summing.consolidate`."""
-    if _library() is None:
+    if library.kernels() is None:
         return None
     viewed = [view_of(part) for part in parts]
     spots = np.empty(sum(map(len, parts)), _SPOT)
@@ -220,11 +208,11 @@ def count(
     views: Sequence[ColumnsView], intervals: Intervals, keys: pa.BinaryArray, expired_until: int | None
 ) -> Int64s | None:
     """Return the weight of each key's unexpired rows. Key i has its rows in interval i, perhaps among others."""
-    library = _library()
-    if library is None:
+    kernels = library.kernels()
+    if kernels is None:
         return None
     total = np.zeros(len(keys), np.int64)
-    library.rk_count(
+    kernels.rk_count(
         address(np.concatenate(views) if views else total),
         ctypes.c_int64(len(views)),
         *intervals.addresses,
@@ -237,19 +225,19 @@ def count(
 
 def _settled(table: Int64s, spots: Any, rules: Liveness, *, always: bool = False) -> Found | None:
     """Add up the entries at `spots`. `always`: also put them in order if nothing can cancel."""
-    library = _library()
-    assert library is not None
+    kernels = library.kernels()
+    assert kernels is not None
     weight, sizes = np.empty(len(spots), np.int64), np.zeros(7, np.int64)
     start = (address(table), address(spots), ctypes.c_int64(len(spots)), address(weight), _until(rules.expired_until))
     if rules.replaces:
-        count = library.rk_last(*start, address(sizes))
+        count = kernels.rk_last(*start, address(sizes))
     else:
-        count = library.rk_consolidate(*start, int(always), int(rules.complement), address(sizes))
+        count = kernels.rk_consolidate(*start, int(always), int(rules.complement), address(sizes))
     if count < 0 or sizes[:3].max() > np.iinfo(np.int32).max:  # Arrow's offsets have 32 bits.
         return None
     if count == 0:
         return Found(Entries.empty(), bool(sizes[6]), len(spots))
-    entries = _copied(library, table, spots, weight[:count], sizes)
+    entries = _copied(kernels, table, spots, weight[:count], sizes)
     if rules.complement:
         entries = replace(entries, seq=~entries.seq)
     return Found(entries, bool(sizes[6]), len(spots))
@@ -259,7 +247,7 @@ def _until(expired_until: int | None) -> Any:
     return None if expired_until is None else ctypes.byref(ctypes.c_int64(expired_until))
 
 
-def _copied(library: ctypes.CDLL, table: Int64s, spots: Any, weight: Int64s, sizes: Int64s) -> Entries:
+def _copied(kernels: ctypes.CDLL, table: Int64s, spots: Any, weight: Int64s, sizes: Int64s) -> Entries:
     """Copy the columns of rows to one new buffer."""
     count = len(weight)
     texts = [
@@ -270,7 +258,7 @@ def _copied(library: ctypes.CDLL, table: Int64s, spots: Any, weight: Int64s, siz
     starts = [0, *accumulate(size + -size % 8 for size in parts)]
     block = pa.allocate_buffer(starts[-1])
     target = [block.address + start if size else 0 for start, size in zip(starts, parts, strict=False)]
-    library.rk_copy(address(table), address(spots), ctypes.c_int64(count), address(np.array(target, np.int64)))
+    kernels.rk_copy(address(table), address(spots), ctypes.c_int64(count), address(np.array(target, np.int64)))
     place, hash_ = (np.frombuffer(block, np.uint64, count, start) for start in starts[:2])
     written_at, seq = (np.frombuffer(block, np.int64, count, start) for start in starts[2:4])
     mark = np.frombuffer(block, np.int8, count, starts[4])
@@ -287,12 +275,12 @@ def shape(entries: Entries) -> Int64s | None:
 
     The former are 1 if all rows have the same value. The latter are the width of all values, or -1, and their size.
     """
-    library = _library()
-    if library is None:
+    kernels = library.kernels()
+    if kernels is None:
         return None
     result = np.empty(12, np.int64)
     view, _kept = view_of(entries)
-    library.rk_shape(address(view), address(result))
+    kernels.rk_shape(address(view), address(result))
     return result
 
 
@@ -301,9 +289,9 @@ def store(entries: Entries, blob: pa.Buffer, places: Sequence[int]) -> None:
 
     `places`: those of the numbers, then of the validity bits, offsets and data of each column of bytes; 0 for none.
     """
-    library = _library()
-    assert library is not None
+    kernels = library.kernels()
+    assert kernels is not None
     view, _kept = view_of(entries)
-    library.rk_store(
+    kernels.rk_store(
         address(view), ctypes.c_void_p(blob.address), ctypes.c_int64(blob.size), address(np.array(places, np.int64))
     )

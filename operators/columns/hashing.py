@@ -1,8 +1,9 @@
 """The 64-bit key hash, which determines a row's shard and its order in an arrangement.
 
 The hash is XXH64 with seed 0, according to the specification of Yann Collet's xxHash, so shard numbers can be
-recomputed with any xxHash library. The hashes of all rows are computed at once. Values longer than `LONGEST` bytes are
-first replaced by their 32-byte BLAKE2b digest, because the cost depends on the longest value in a batch.
+recomputed with any xxHash library. The hashes of all rows are computed at once, by a library in C or by NumPy. Values
+longer than `LONGEST` bytes are first replaced by their 32-byte BLAKE2b digest, because the cost depends on the longest
+value in a batch.
 
 State on disk and shard numbers depend on these hashes, so the hash function must never change. A test compares its
 results with golden values.
@@ -10,6 +11,7 @@ results with golden values.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from typing import Any
 
@@ -17,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rowkind.native import address
+from rowkind.operators.columns import library
 from rowkind.operators.columns.changes import Indices, Uint64s, binary
 
 LONGEST = 1024
@@ -37,6 +41,9 @@ _STRIPE = 32
 def hash64(values: pa.BinaryArray) -> Uint64s:
     """Return the XXH64 hash of each value; null is hashed like an empty value."""
     values = _with_long_values_digested(values)
+    compiled = _by_the_library("rk_hash64", values)
+    if compiled is not None:
+        return compiled
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     data = values.buffers()[2]
     if len(values) == 0 or data is None:
@@ -72,6 +79,9 @@ def sketch64(values: pa.BinaryArray) -> Uint64s:
     code, so values with the same code must be compared. A code costs a quarter as much as a hash. Codes must only be
     used within a batch, never stored.
     """
+    compiled = _by_the_library("rk_sketch64", values)
+    if compiled is not None:
+        return compiled
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
     codes = lengths.astype(np.uint64) * _PRIME_5
@@ -83,6 +93,23 @@ def sketch64(values: pa.BinaryArray) -> Uint64s:
     for place in (starts[rows], starts[rows] + room // 2, starts[rows] + room):
         codes[rows] = _round(codes[rows], words[place])
     return codes
+
+
+def _by_the_library(function: str, values: pa.BinaryArray) -> Uint64s | None:
+    """Return what a function of `hashes.c` computes for each value, or None if the library was not compiled."""
+    kernels = library.kernels()
+    if kernels is None:
+        return None
+    _, ends, data = values.buffers()
+    result = np.empty(len(values), np.uint64)
+    if len(values):
+        kernels[function](
+            ctypes.c_void_p(data.address if data is not None else None),
+            ctypes.c_void_p(ends.address + 4 * values.offset),
+            ctypes.c_int64(len(values)),
+            address(result),
+        )
+    return result
 
 
 def _with_long_values_digested(values: pa.BinaryArray) -> pa.BinaryArray:

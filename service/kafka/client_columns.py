@@ -17,6 +17,7 @@ import struct
 import weakref
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def _library() -> ctypes.CDLL | None:
         library.rk_produce.restype = ctypes.c_int64
         return library.rk_bind(cimpl.__file__.encode()) is None
 
-    return native.load(__file__, "columns", prepare)
+    return native.load(Path(__file__).parent, "columns", prepare)
 
 
 def is_compiled() -> bool:

@@ -2,7 +2,7 @@
 
 The order of rows with equal places and seqs is arbitrary, so the rows are compared in sorted order.
 
-`compiled._library` is replaced to turn the library off. The tests fail if the library was not compiled although there
+`library.kernels` is replaced to turn the library off. The tests fail if the library was not compiled although there
 is a compiler.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -25,20 +24,15 @@ from rowkind.operators.arrangement.entries import UPPER, Entries
 from rowkind.operators.arrangement.layout import ArrangementSpec, Layout, places
 from rowkind.operators.arrangement.segment import encode
 from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns import library
 from rowkind.operators.columns.changes import Uint64s, binary
 from rowkind.operators.columns.grouping import distinct
 from rowkind.operators.columns.hashing import hash64
+from tests.numpy_only import numpy_only
 from tests.seeds import drawn, seeds
 
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ordered", "last write")
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler, so there is no library")
-
-
-@contextmanager
-def numpy_only() -> Iterator[None]:
-    """Do the work without the library."""
-    with patch.object(compiled, "_library", lambda: None):
-        yield
 
 
 def rows_of(entries: Entries) -> list[tuple[Any, ...]]:
@@ -79,7 +73,7 @@ def random_entries(rng: random.Random, count: int, layout: Layout = "multiset") 
 
 def test_the_library_is_compiled_where_a_compiler_is() -> None:
     """Otherwise all tests would compare NumPy with itself."""
-    assert compiled._library() is not None
+    assert library.kernels() is not None
 
 
 def test_sums_are_those_of_numpy() -> None:
@@ -132,9 +126,9 @@ def test_lookups_are_those_of_numpy(layout: Layout, ttl_ms: int | None) -> None:
                 _write(rng, Arrangement(store, spec, 5))
         for question in _questions(rng, layout):
             answers = []
-            for library in (True, False):
+            for with_library in (True, False):
                 arrangement = Arrangement(store, spec, 6)
-                if library:
+                if with_library:
                     answers.append(question(arrangement))
                 else:
                     with numpy_only():

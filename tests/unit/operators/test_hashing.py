@@ -1,14 +1,26 @@
 """The hash of keys against fixed values; stored state and shard numbers depend on it, so it must never change."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from rowkind.operators.columns.changes import binary
-from rowkind.operators.columns.hashing import LONGEST, hash64
+from rowkind.operators.columns.hashing import LONGEST, hash64, sketch64
+from tests.numpy_only import numpy_only
 
 _PRIMES = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 _MASK = (1 << 64) - 1
+
+
+@pytest.fixture(params=["compiled library", "NumPy"], autouse=True)
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways to compute a hash."""
+    if request.param == "NumPy":
+        with numpy_only():
+            yield
+    else:
+        yield
 
 
 @pytest.mark.parametrize(
@@ -48,6 +60,15 @@ def test_a_slice_of_an_array_hashes_like_a_copy_of_it() -> None:
 def test_null_hashes_like_the_empty_value() -> None:
     """A null hashes like the empty value; callers that need another hash for null set it themselves."""
     assert hash64(binary([None, b"a"])).tolist() == [0xEF46DB3751D8E999, 0xD24EC4F1A98C6E5B]
+
+
+def test_a_sketch_is_the_same_in_both_ways() -> None:
+    """Codes of values of all lengths, nulls and slices."""
+    values = binary([None, *(random.Random(length).randbytes(length) for length in range(40)), b"", b"12345678"])
+    for part in (values, values[3:20], values[:0]):
+        found = sketch64(part).tolist()
+        with numpy_only():
+            assert found == sketch64(part).tolist()
 
 
 def _xxh64(value: bytes) -> int:
