@@ -24,6 +24,7 @@ PIECES = {
     "rowkind.service.kafka.received._PIECE_BYTES": 1,
     "rowkind.operators.join.rows.PAIRS_AT_ONCE": 1,
     "rowkind.operators.columns.hashing._CHUNK": 1,
+    "rowkind.operators.columns.sorting._MANY": 0,
     "rowkind.operators.columns.exact_doubles.ROUNDS": 1,
     "rowkind.avro.walk._FEW": 1,
 }

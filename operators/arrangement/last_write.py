@@ -19,6 +19,7 @@ from rowkind.operators.arrangement.entries import UPPER, Entries
 from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.columns.changes import Indices, Mask, Uint64s, concat_binary
 from rowkind.operators.columns.grouping import distinct, equal_bytes, group, is_in
+from rowkind.operators.columns.sorting import order_of
 
 
 def of_batch(entries: Entries, number: int) -> Entries:
@@ -29,7 +30,7 @@ def of_batch(entries: Entries, number: int) -> Entries:
 
 def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
     """Return a mask of the last entry of each key. The entries may be in any order."""
-    order = np.argsort(place)
+    order = order_of(place)
     key_place = place[order] & UPPER
     together = np.flatnonzero(key_place[1:] == key_place[:-1])
     before, after = order[together], order[together + 1]

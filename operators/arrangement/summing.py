@@ -13,6 +13,7 @@ from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.consolidation import summed
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.columns.sorting import order_of
 
 
 def consolidate(*parts: Entries) -> Entries:
@@ -73,7 +74,7 @@ def in_order(place: Uint64s, seq: Int64s) -> Indices:
 
     All rows are sorted by place, which is fast. Only rows that share a place are then sorted by seq.
     """
-    order = np.argsort(place)
+    order = order_of(place)
     ordered = place[order]
     ties = ordered[1:] == ordered[:-1]
     if ties.any():

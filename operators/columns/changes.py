@@ -197,7 +197,9 @@ class Changes:
         """Split the changes by shard (`hash mod shards`), in order. If `by` is given, use it instead of the hashes."""
         if shards == 1 or not len(self):
             return [self] * shards
-        shard = ((self.hash if by is None else by) % np.uint64(shards)).astype(np.int64)
+        # NumPy sorts numbers of 16 bits by radix, which takes a third of the time.
+        dtype = np.uint16 if shards < 1 << 16 else np.int64
+        shard = ((self.hash if by is None else by) % np.uint64(shards)).astype(dtype)
         order = np.argsort(shard, kind="stable")
         bounds = np.searchsorted(shard[order], np.arange(shards + 1))
         return [self.take(order[bounds[i] : bounds[i + 1]]) for i in range(shards)]

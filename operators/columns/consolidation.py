@@ -22,6 +22,7 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import Groups, KeyColumn, equal_bytes, firsts_and_lasts, group
 from rowkind.operators.columns.hashing import hash64, mix, sketch64
+from rowkind.operators.columns.sorting import order_of
 
 
 def net_weights(
@@ -111,12 +112,12 @@ def cancelled_pairs(before: Int64s, after: Int64s) -> Indices:
 
 def _alike(codes: Uint64s) -> tuple[Indices, Mask]:
     """Return the rows whose code is not unique, sorted by code, and a mask of the first row with each code."""
-    ascending = np.argsort(codes)
-    ordered = codes[ascending]
+    order = order_of(codes)
+    ordered = codes[order]
     follows = ordered[1:] == ordered[:-1]
     starts = np.concatenate(([True], ~follows))
     alike = ~starts | np.concatenate((follows, [False]))
-    return ascending[alike], starts[alike]
+    return order[alike], starts[alike]
 
 
 def _equal(starts: Mask, columns: Sequence[KeyColumn]) -> Groups:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.operators.columns.changes import Indices, Mask, Uint64s
+from rowkind.operators.columns.sorting import in_order_of_code, order_of
 
 KeyColumn = Any
 """A NumPy array of numbers or an Arrow array of bytes; nulls are equal to each other."""
@@ -34,7 +35,7 @@ def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
     """Group the rows that are equal in all columns. Equal rows must have the same code."""
     if len(codes) == 0:
         return Groups(np.empty(0, np.int64), 0)
-    order = np.argsort(codes)
+    order = order_of(codes)
     ordered = codes[order]
     new = ordered[1:] != ordered[:-1]
     numbers = np.concatenate(([0], np.cumsum(new)))
@@ -123,8 +124,8 @@ def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[K
 
 def distinct(values: Uint64s) -> Uint64s:
     """Return the distinct values in ascending order. They are sorted, which is many times faster than hashing them."""
-    ascending = np.sort(values)
-    result: Uint64s = ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(values)]]
+    ordered = in_order_of_code(values)
+    result: Uint64s = ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(values)]]
     return result
 
 

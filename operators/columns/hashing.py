@@ -96,7 +96,7 @@ def sketch64(values: pa.BinaryArray) -> Uint64s:
 
 
 def _by_the_library(function: str, values: pa.BinaryArray) -> Uint64s | None:
-    """Return what a function of `hashes.c` computes for each value, or None if the library was not compiled."""
+    """Return what a function of `codes.c` computes for each value, or None if the library was not compiled."""
     kernels = library.kernels()
     if kernels is None:
         return None

@@ -1,4 +1,4 @@
-"""The compiled library of the operators: `hashes.c` beside this module, and `operators/arrangement/runs.c`."""
+"""The compiled library of the operators: `codes.c` beside this module, and `operators/arrangement/runs.c`."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.columns import order_code
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.sorting import order_of
 from rowkind.operators.rank.ranking import RankFunction, Ties
 
 _CODE = np.uint64((1 << order_code.BITS) - 1)
@@ -110,7 +111,7 @@ class RankOrder:
         if len(entries) == 0:
             return cls(keys, keys, keys)
         place = _place_in_order(keys, count, entries)
-        rows = np.argsort(place)
+        rows = order_of(place)
         place = place[rows]
         equal = place[1:] == place[:-1]
         different = ~equal

@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> Path:
     """A folder with what `make setup` looks at."""
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path)
-    for library in ("operators/arrangement/runs.c", "operators/columns/hashes.c", "service/kafka/columns.c"):
+    for library in ("operators/arrangement/runs.c", "operators/columns/codes.c", "service/kafka/columns.c"):
         (tmp_path / library).parent.mkdir(parents=True)
         shutil.copy(ROOT / library, tmp_path / library)
     return tmp_path

@@ -1,5 +1,7 @@
-/* The hash of each value of a column: what `operators/columns/hashing.py` computes with NumPy where no compiler was. */
+/* Hashes and codes of the values of a column, and their order: what `operators/columns/hashing.py` and `sorting.py` do
+ * with NumPy where no compiler was. */
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t P1 = 0x9E3779B185EBCA87u, P2 = 0xC2B2AE3D27D4EB4Fu, P3 = 0x165667B19E3779F9u,
@@ -66,4 +68,41 @@ void rk_sketch64(const uint8_t *data, const int32_t *end, int64_t rows, uint64_t
         codes[row] = one_round(codes[row], word(at + room / 2));
         codes[row] = one_round(codes[row], word(at + room));
     }
+}
+
+typedef struct { uint64_t code; int64_t row; } coded;
+
+enum { DIGIT_BITS = 11, DIGITS = 6, DIGIT_VALUES = 1 << DIGIT_BITS };
+
+/* Sort codes, and write the rows that they come from to `rows` unless it is NULL. Equal codes keep their order. A radix
+ * sort, from the last digit to the first; a digit that all codes share costs nothing. Return 0, or -1 if memory ran out. */
+int rk_sort64(uint64_t *codes, int64_t *rows, int64_t count) {
+    int64_t (*starts)[DIGIT_VALUES] = calloc(DIGITS, sizeof *starts);
+    coded *from = malloc(2 * sizeof *from * (size_t)(count + 1)), *to = from + count, *all = from;
+    if (!starts || !from) return free(starts), free(all), -1;
+    for (int64_t i = 0; i < count; i++) {
+        from[i] = (coded){codes[i], i};
+        for (int digit = 0; digit < DIGITS; digit++)
+            starts[digit][codes[i] >> digit * DIGIT_BITS & (DIGIT_VALUES - 1)]++;
+    }
+    for (int digit = 0; digit < DIGITS; digit++) {
+        int shift = digit * DIGIT_BITS;
+        int64_t start = 0, *start_of = starts[digit];
+        if (count && start_of[codes[0] >> shift & (DIGIT_VALUES - 1)] == count) continue;
+        for (int value = 0; value < DIGIT_VALUES; value++) {
+            int64_t of_value = start_of[value];
+            start_of[value] = start;
+            start += of_value;
+        }
+        for (int64_t i = 0; i < count; i++) to[start_of[from[i].code >> shift & (DIGIT_VALUES - 1)]++] = from[i];
+        coded *swap = from;
+        from = to, to = swap;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        codes[i] = from[i].code;
+        if (rows) rows[i] = from[i].row;
+    }
+    free(starts);
+    free(all);
+    return 0;
 }
