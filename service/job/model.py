@@ -42,6 +42,11 @@ class BatchSettings(Section):
     """The maximum number of rows in a batch, summed over all tables. A batch ends earlier after 64 MB, when `memory`
     has no room for more, or after 200,000 rows if more would take longer than two seconds."""
 
+    min_interval: Duration | None = None
+    """The minimum time from the beginning of a batch to the beginning of the next one. Batches with a longer interval
+    use less CPU time, and results appear later. A backlog does not wait. If omitted, a batch begins as soon as there
+    are changes."""
+
 
 class DeadLetterSettings(Section):
     """The destination of records that cannot be read as rows. Without a topic, the first such record stops the job."""

@@ -92,6 +92,7 @@ class Planner:
         self._view: _View | None = None
         self._target: Mapping[At, int] | None = None
         self._tick_after = 0.0
+        self._not_before = 0.0
         self._began = False
         self._sizes: dict[str, tuple[float, float]] = {}
         self._paced_rows = _LEAST_ROWS
@@ -111,13 +112,25 @@ class Planner:
             return start
         if (again := self._replayed.get(start.number + 1)) is not None:
             return again
-        if self._spec.replay_only:
+        if self._spec.replay_only or self._is_early():
             return start
         end = self._planned(start, rows)
         if end is None:
             return start
+        if self._spec.min_interval_ms:
+            self._not_before = self._clock() + self._spec.min_interval_ms / 1000
         # Batch times strictly increase, even if the clock is set back, because rows are ordered by processing time.
         return replace(end, number=start.number + 1, now=max(start.now + 1, round(time.time() * 1000)))
+
+    def _is_early(self) -> bool:
+        """Return whether the next batch must wait for `min_interval_ms`.
+
+        Nothing waits if the previous batch left records because of its limits, or if the query stops at the topics'
+        current ends, where "nothing new" would end it.
+        """
+        if not self._spec.min_interval_ms or self._under_way is not None or self._target is not None:
+            return False
+        return self._clock() < self._not_before
 
     @cached_property
     def _replayed(self) -> Mapping[int, Offset]:

@@ -43,6 +43,7 @@ class SourceSpec:
     - `whole_partitions`: each partition is read by a single task, because the rows are not shuffled afterwards.
     - `rows_per_batch`, `bytes_per_batch`: the limits of a batch over all topics: its number of rows, and the
       approximate size of its records, estimated from the first records.
+    - `min_interval_ms`: the minimum time between the beginnings of two batches, unless there is a backlog.
     - `tolerate`: records that cannot be decoded become dead letters; otherwise they fail the query.
     - `promises`: the further reaction to a NULL in a NOT NULL column: "warn" or "fail".
     - `excused`: rows that may be skipped if an expression fails on them (`service.execute.failures`).
@@ -70,6 +71,7 @@ class SourceSpec:
     whole_partitions: bool = False
     rows_per_batch: int = 500_000
     bytes_per_batch: int = 64 << 20
+    min_interval_ms: int = 0
     tolerate: bool = False
     promises: OnBroken = "warn"
     excused: frozenset[str] = frozenset()

@@ -215,6 +215,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         whole_partitions=graph.whole_partitions,
         rows_per_batch=at.job.batch.max_rows,
         bytes_per_batch=at.job.budget.batch,
+        min_interval_ms=at.job.batch.min_interval or 0,
         tolerate=at.job.dead_letters.tolerance == "all",
         promises=at.job.promises,
         excused=at.excused,

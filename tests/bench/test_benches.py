@@ -22,6 +22,7 @@ TINY = {
     "hot_keys": "--rows 500 --batches 2 --only clicks",
     "one_key": "--keys 50",
     "client": "--records 2000",
+    "intervals": "--only 250 --warm-up 1 --seconds 2",
     "folded": "--changes 2000",
     "verify": "--rows 2000 --memory 256MB",
     "why": "--rows 2000",

@@ -39,6 +39,23 @@ def test_a_batch_of_a_backlog_is_as_large_as_two_seconds_allow(orders: Topic, mo
     assert taken == [200, 400, 800, 800, 400, 200, 200, 400]
 
 
+def test_batches_keep_their_minimum_interval(orders: Topic) -> None:
+    """New records wait for the interval, but not if the last batch left some, or if the query stops at the end."""
+    orders.send(*((b"+I", order(number, "x")) for number in range(10)))
+    now = 100.0
+    plan = planner(orders.spec(min_interval_ms=500), lambda: now)
+    first = plan.end(plan.initial(), 4)
+    second = plan.end(first, 100)
+    assert (first.at[orders.name, 0], second.at[orders.name, 0]) == (4, 10)
+    orders.send((b"+I", order(10, "x")))
+    now += 0.4
+    assert plan.end(second, 100) is second
+    now += 0.2
+    assert plan.end(second, 100).at[orders.name, 0] == 11
+    plan.stop_at_now()
+    assert plan.end(second, 100).at[orders.name, 0] == 11
+
+
 def test_batches_on_record_are_offered_first_and_as_they_were(orders: Topic, tmp_path: Path) -> None:
     """Each recorded batch keeps its number, time and records; new batches follow unless `replay_only` is set."""
     orders.send(*((b"+I", order(number, "x")) for number in range(6)))

@@ -51,11 +51,13 @@ _MODES: dict[Variant, str] = {
 class Rowkind:
     """See `tests.bench.compare.engine.Engine`.
 
-    `memory` is the limit of the job and of the control group in which it runs. `ttl` is the job's TTL.
+    `memory` is the limit of the job and of the control group in which it runs. `ttl` is the job's TTL. `interval` is
+    the minimum interval of its batches.
     """
 
     memory: str | None = None
     ttl: str | None = None
+    interval: str | None = None
     name: ClassVar = "Rowkind"
     transactional: ClassVar = True
     framed: ClassVar = True
@@ -68,7 +70,8 @@ class Rowkind:
     def run(self, setting: Setting) -> Iterator[RunningRowkind]:
         """Start the job, and end it with SIGTERM."""
         job = setting.folder / "job.yaml"
-        more = {"memory": self.memory, "ttl": self.ttl}
+        batch = f"{{min_interval: {self.interval}}}" if self.interval else None
+        more = {"memory": self.memory, "ttl": self.ttl, "batch": batch}
         job.write_text(job_file(setting) + "".join(f"{name}: {value}\n" for name, value in more.items() if value))
         command = [sys.executable, "-m", "rowkind", "run", str(job), "--port", "0"]
         with limited(size.parse(self.memory)) if self.memory else nullcontext([]) as before:

@@ -112,6 +112,7 @@ def test_defaults(tmp_path: Path) -> None:
     found = job(tmp_path, "")
 
     assert (found.parallelism, found.unmatched, found.batch.max_rows, found.ttl) == (2, "ignore", 500_000, None)
+    assert found.batch.min_interval is None
     assert (found.dead_letters.topic, found.dead_letters.tolerance) == (None, "none")
     assert found.tables["orders"].topic == "orders"
     assert found.tables["orders"].primary_key == ("order_id",)
