@@ -64,13 +64,13 @@ class StateCorrupted(StateError):
 class StateFormatUnknown(StateError):
     """A blob was written in a format that this release does not know.
 
-    Run the release that wrote the checkpoint, or start from an empty checkpoint.
+    Run the release that wrote the checkpoint, or rebuild the state from the topics.
     """
 
     def __init__(self, arrangement: str, blob: str, found: str, known: str) -> None:
         super().__init__(
             f"Blob {blob} of '{arrangement}' begins with {found!r}, but this release reads {known!r}. Run the release "
-            "that wrote the checkpoint, or start the job from an empty one.",
+            "that wrote the checkpoint, or start the job with `--reset-state`, which rebuilds the state.",
             arrangement,
             blob,
         )

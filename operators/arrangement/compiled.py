@@ -4,10 +4,10 @@ The same work by NumPy and Arrow takes several calls for each column of each seg
 of a lookup's time. The library is compiled when Rowkind is installed. Without a compiler, the functions here return
 None, and the caller does the work with NumPy, which is also the oracle of the tests.
 
-A *view* describes columns by their addresses. It consists of 28 numbers: the number of rows and, for each column in
-`entries.COLUMNS`, the address of its data and the value of all rows if it has no data (numbers), or the address of the
-validity bits, the first bit, the addresses of offsets and data, and the width of all values if it has no offsets
-(bytes).
+A *view* describes columns by their addresses. It consists of 29 numbers: the number of rows, whether the hashes are
+those of the keys and have no column, and, for each column in `entries.COLUMNS`, the address of its data and the value
+of all rows if it has no data (numbers), or the address of the validity bits, the first bit, the addresses of offsets
+and data, and the width of all values if it has no offsets (bytes).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ColumnsView = Int64s
 
 def view_of(entries: Entries) -> tuple[ColumnsView, Any]:
     """Return a view of entries, and what must be kept as long as the view is used."""
-    numbers, kept = [len(entries)], list[Any]()
+    numbers, kept = [len(entries), 0], list[Any]()
     for column, dtype in zip(entries.columns, COLUMNS.values(), strict=True):
         if dtype is None:
             numbers += _text(column)

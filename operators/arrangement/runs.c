@@ -18,8 +18,9 @@ typedef struct { const uint8_t *known; int64_t first_bit; const int32_t *end; co
 
 enum { KEY, SUB_KEY, PAYLOAD, BYTES };
 
+/* If `hashed`, the hash of each row is that of its key, and has no column. */
 typedef struct {
-    int64_t rows;
+    int64_t rows, hashed;
     numbers place, hash;
     bytes text[BYTES];
     numbers weight, written_at, seq, mark;
@@ -27,7 +28,7 @@ typedef struct {
 
 typedef struct { int32_t view, row; } spot;
 
-_Static_assert(sizeof(view) == 28 * 8, "compiled.py fills views as arrays of 28 numbers");
+_Static_assert(sizeof(view) == 29 * 8, "compiled.py fills views as arrays of 29 numbers");
 
 enum { MANY = 32, TOO_MANY = -2, NO_MEMORY = -1 };
 
@@ -50,6 +51,15 @@ static inline const char *text(const bytes *column, int64_t row, int64_t *size) 
     if (!column->end) return *size = column->width, column->data + row * column->width;
     *size = column->end[row + 1] - column->end[row];
     return column->data + column->end[row];
+}
+
+uint64_t rk_xxh64(const uint8_t *data, uint64_t size);
+
+static int64_t hash_of_row(const view *of, int64_t row) {
+    int64_t size;
+    if (!of->hashed) return number(&of->hash, row);
+    const char *key = text(&of->text[KEY], row, &size);
+    return (int64_t)rk_xxh64((const uint8_t *)key, (uint64_t)size);
 }
 
 static int same_text(const bytes *left, int64_t i, const bytes *right, int64_t j) {
@@ -248,7 +258,7 @@ static int is_equal(const view *views, spot a, spot b) {
 
 static int has_key_of(const view *views, spot a, spot b) {
     const view *x = &views[a.view], *y = &views[b.view];
-    return number(&x->hash, a.row) == number(&y->hash, b.row) &&
+    return (x->hashed || y->hashed || number(&x->hash, a.row) == number(&y->hash, b.row)) &&
            same_text(&x->text[KEY], a.row, &y->text[KEY], b.row);
 }
 
@@ -412,7 +422,7 @@ void rk_copy(const view *views, const spot *spots, int64_t count, const target *
         const view *of = &views[spots[i].view];
         int64_t row = spots[i].row;
         to->place[i] = number(&of->place, row);
-        to->hash[i] = number(&of->hash, row);
+        to->hash[i] = hash_of_row(of, row);
         to->written_at[i] = number(&of->written_at, row);
         to->seq[i] = number(&of->seq, row);
         to->mark[i] = small(&of->mark, row);

@@ -5,6 +5,7 @@ rows and, for each column in `entries.COLUMNS`, the column's form and the sizes 
 multiples of `_ALIGN` bytes.
 
     numbers      ["same", value]        no part: all rows have this value
+                 ["of key"]             no part: each hash is that of the row's key
                  ["each"]               the array, little-endian
     byte strings ["width", bytes]       the bytes of all values, which have equal lengths
                  ["offsets"]            the 32-bit offsets of the values, and the bytes of the values
@@ -28,10 +29,13 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement import compiled
 from rowkind.operators.arrangement.entries import COLUMNS, Entries
-from rowkind.operators.columns.changes import Int64s, Uint64s
+from rowkind.operators.columns.changes import Int64s, Uint64s, lengths
 from rowkind.operators.columns.grouping import to_mask
+from rowkind.operators.columns.hashing import LONGEST, hash64
 
-FORMAT = b"rowkind segment 2\n"
+_OF_KEY = ["of key"]
+
+FORMAT = b"rowkind segment 3\n"
 _ALIGN = 64
 _OFFSETS_AT_LEAST = 1 << 16
 
@@ -43,8 +47,11 @@ def to_blob(entries: Entries) -> pa.Buffer:
     shape = compiled.shape(entries) if len(entries) else None
     if shape is not None:
         return _stored(entries, shape.tolist())
-    forms, parts = [], []
-    for column in entries.columns:
+    forms, parts = list[Any](), list[SegmentPart]()
+    for name, column in zip(COLUMNS, entries.columns, strict=True):
+        if name == "hash" and _is_of_key(entries):
+            forms.append([_OF_KEY, []])
+            continue
         form, of_column = _of_numbers(column) if isinstance(column, np.ndarray) else _of_bytes(column)
         forms.append([form, [part.nbytes for part in of_column]])
         parts += of_column
@@ -79,14 +86,16 @@ def from_blob(blob: pa.Buffer) -> Entries:
     """Return the entries in a blob that begins with `FORMAT`, as views. Raises `ValueError` if the blob is damaged."""
     header = _header_of(blob)
     octets = np.frombuffer(blob, np.uint8)
-    columns = []
-    for dtype, form, places in zip(COLUMNS.values(), header.forms, header.parts, strict=True):
+    columns: dict[str, Any] = {}
+    for (name, dtype), form, places in zip(COLUMNS.items(), header.forms, header.parts, strict=True):
         if dtype is None:
-            columns.append(_to_bytes(header.rows, form, [blob.slice(*place) for place in places]))
-        else:
+            columns[name] = _to_bytes(header.rows, form, [blob.slice(*place) for place in places])
+        elif form != _OF_KEY:
             parts = [octets[place : place + size] for place, size in places]
-            columns.append(_to_numbers(header.rows, form, parts, dtype))
-    return Entries(*columns)
+            columns[name] = _to_numbers(header.rows, form, parts, dtype)
+    if "hash" not in columns:
+        columns["hash"] = hash64(columns["key"])
+    return Entries(**columns)
 
 
 def view_of_blob(blob: pa.Buffer) -> Int64s:
@@ -116,9 +125,12 @@ def _stored(entries: Entries, shape: list[int]) -> pa.Buffer:
     """Serialize the entries with the compiled library."""
     rows, same, widths = len(entries), iter(shape[:6]), iter(shape[6:])
     forms = list[Any]()
-    for column, dtype in zip(entries.columns, COLUMNS.values(), strict=True):
+    for (name, dtype), column in zip(COLUMNS.items(), entries.columns, strict=True):
         if dtype is not None:
             is_same = next(same)
+            if name == "hash" and _is_of_key(entries):
+                forms.append([_OF_KEY, []])
+                continue
             forms.append([["same", int(column[0])], []] if is_same else [["each"], [rows * dtype.itemsize]])
             continue
         width, size = next(widths), next(widths)
@@ -156,11 +168,11 @@ def _parsed(text: bytes) -> _Header:
     rows, forms = json.loads(text)
     places = _places(len(FORMAT) + len(text) + 1, [size for _, sizes in forms for size in sizes])
     parts = [[(next(places), size) for size in sizes] for _, sizes in forms]
-    numbers, addresses = [rows], [0]
+    numbers, addresses = [rows, int(_OF_KEY in (form for form, _ in forms))], [0, 0]
     for dtype, (form, _), of_column in zip(COLUMNS.values(), forms, parts, strict=True):
         if dtype is not None:
-            numbers += [0, compiled.signed(form[1])] if form[0] == "same" else [of_column[0][0], 0]
-            addresses += [int(form[0] != "same"), 0]
+            numbers += [of_column[0][0], 0] if of_column else [0, compiled.signed(form[-1]) if form != _OF_KEY else 0]
+            addresses += [len(of_column), 0]
             continue
         *others, data = (place for place, _ in of_column)
         end = others.pop() if form[0] == "offsets" else 0
@@ -179,6 +191,14 @@ def _places(start: int, sizes: list[int]) -> Iterator[int]:
         start += -start % _ALIGN
         yield start
         start += size
+
+
+def _is_of_key(entries: Entries) -> bool:
+    """Return whether each row's hash is that of its key. Hashes hardly compress: they took a third of the state."""
+    key = entries.key
+    if key.null_count or not len(entries) or int(lengths(key).max()) > LONGEST:
+        return False
+    return bool((hash64(key) == entries.hash).all())
 
 
 def _of_numbers(column: SegmentPart) -> tuple[list[Any], list[SegmentPart]]:

@@ -29,7 +29,7 @@ static inline uint64_t one_round(uint64_t accumulator, uint64_t value) {
 static inline uint64_t merged(uint64_t hash, uint64_t lane) { return (hash ^ one_round(0, lane)) * P1 + P4; }
 
 /* XXH64 with seed 0, by its specification. */
-static uint64_t xxh64(const uint8_t *at, uint64_t size) {
+uint64_t rk_xxh64(const uint8_t *at, uint64_t size) {
     const uint8_t *end = at + size;
     uint64_t hash = P5;
     if (size >= 32) {
@@ -54,7 +54,7 @@ static uint64_t xxh64(const uint8_t *at, uint64_t size) {
 
 /* Hash each value; value i is from `end[i]` to `end[i + 1]`. */
 void rk_hash64(const uint8_t *data, const int32_t *end, int64_t rows, uint64_t *hashes) {
-    for (int64_t row = 0; row < rows; row++) hashes[row] = xxh64(data + end[row], (uint64_t)(end[row + 1] - end[row]));
+    for (int64_t row = 0; row < rows; row++) hashes[row] = rk_xxh64(data + end[row], (uint64_t)(end[row + 1] - end[row]));
 }
 
 /* Write a code of each value: of its length, and of the words at its start, middle and end if it has 8 bytes or more. */

@@ -14,6 +14,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.layout import ArrangementSpec, Layout, places
 from rowkind.operators.arrangement.manifest import Manifest
+from rowkind.operators.arrangement.segment_format import FORMAT
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import binary
 from rowkind.operators.columns.hashing import hash64
@@ -174,7 +175,7 @@ def test_blobs_of_another_format_are_refused_by_name() -> None:
     manifest, blob = store.get(MANIFEST), store.get(name)
     assert manifest is not None
     assert blob is not None
-    store.put(name, pa.py_buffer(blob.to_pybytes().replace(b"segment 2", b"segment 9")))
+    store.put(name, pa.py_buffer(blob.to_pybytes().replace(FORMAT, b"rowkind segment 9\n")))
     with pytest.raises(StateFormatUnknown, match="segment 9"):
         rows(store)
     store.put(name, blob.slice(0, blob.size // 2))
