@@ -1,4 +1,4 @@
-"""Creates the class archive (`service.spark.jvm`): `python -m rowkind.service.processes.class_archive`.
+"""Creates the class archive (`service.spark.java_classes`): `python -m rowkind.service.processes.class_archive`.
 
 The first job on a machine creates the archive automatically. An image includes the archive (`--pack`), because a job
 does not start a second time in the same container. Tests create the archive before they start dozens of sessions.
@@ -13,7 +13,8 @@ from rowkind.service.job.load import load
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query import trial
 from rowkind.service.query.trial_on_spark import on_spark
-from rowkind.service.spark.jvm import end, pack
+from rowkind.service.spark.java_classes import pack
+from rowkind.service.spark.jvm import end, has_run_a_batch
 
 
 def main() -> None:
@@ -24,6 +25,7 @@ def main() -> None:
             batches = trial.read(job, changes, "changes.jsonl", batch_rows=50)
     for _ in on_spark(print)(job, plan(job, "top_products"), batches):
         pass
+    has_run_a_batch()
     end()
 
 

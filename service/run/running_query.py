@@ -15,6 +15,7 @@ from rowkind.service.checkpoint.written_topics import WrittenTopics
 from rowkind.service.monitoring.waiting import System
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.streaming import Deployment, registry_file
+from rowkind.service.spark.jvm import has_run_a_batch
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Running:
         """Return Spark's progress for batches that ended since the last call, or the latest progress if none did."""
         # The last progress of a failed query is from before the failure.
         found = progress_since(self.query, self.told) if self.again is None else []
+        if any("addBatch" in each["durationMs"] for each in found):
+            has_run_a_batch()
         ended = max(map(_ended, found), default=-1)
         if ended > self.told:
             self.told = ended

@@ -5,19 +5,11 @@
 `bin/spark-submit` runs a shell and a first JVM that determines how to start the actual JVM. It also sets SPARK_HOME,
 which makes every Python worker import pyspark from a zip file, without compiled modules: 1.2 s of CPU instead of 0.3 s.
 So Rowkind starts the gateway's main class directly, without SPARK_HOME, and workers import the installed pyspark.
-
-Java spends half of the remaining time on reading, verifying and linking 20,000 classes. A **class archive** (class data
-sharing, JEP 350) contains these classes ready to be mapped. An archive is valid for one version of Java, one set of
-start options, and a class path that begins with the same jars. A JVM that finds no archive writes one when it exits
-normally, under a unique name, since other JVMs may do the same. The next process that starts renames the archive to its
-final name. A JVM that is killed while writing leaves a file without a header, which is removed. An image contains the
-archive with the libraries, compressed to a quarter of its size.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import shutil
@@ -32,14 +24,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Protocol
-from uuid import uuid4
 
 import pyspark
 from pyspark import SparkContext
 
-from rowkind.cache import NO_NEW_ARCHIVE, cache, installed
 from rowkind.service.machine.jars import NO_FILES, MissingJavaError, java
 from rowkind.service.spark.errors import SparkStartError
+from rowkind.service.spark.java_classes import argument_file, class_archive, class_path, keep, put_in_place
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 
@@ -79,23 +70,12 @@ _LONGEST = 40
 
 _STDERR = 2
 
-_OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
-
 _LAST_WORDS_SECONDS = 5.0
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _POLL_SECONDS = 0.01
 _FOLDER, _ALIVE = "rowkind-", "alive"
-_GIVEN_UP_SECONDS = 600
-"""Age in seconds at which an incomplete archive counts as abandoned. Writing an archive takes about 10 s."""
-
-_CHUNK = 1 << 20
-_TIGHTLY = 9
-"""Compression level. Compared to the lowest level, the result is a sixth smaller and is read as quickly."""
-
-_UNUSED_SECONDS = 30 * 86_400
-"""Seconds without use after which an archive is removed, because its Java or jars no longer exist."""
 
 
 def java_version() -> str:
@@ -117,6 +97,11 @@ def python() -> str:
     return str(_STAND_IN) if able else sys.executable
 
 
+def launched() -> bool:
+    """Return whether a JVM was started here, or pyspark is connected to another one."""
+    return bool(_running) or SparkContext._gateway is not None  # noqa: SLF001 - there is no other way to ask
+
+
 def launch(options: Sequence[str], more: Path | None = None, output: int = _STDERR) -> None:
     """Start a JVM with the given options, without waiting for it, unless one is running. It exits with this process.
 
@@ -126,18 +111,18 @@ def launch(options: Sequence[str], more: Path | None = None, output: int = _STDE
     Raises:
         MissingJavaError: There is no Java.
     """
-    if _running or SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to ask
+    if launched():
         return
     program = java()
     jars = Path(pyspark.__file__).parent / "jars"
     configuration = [os.environ[name] for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if os.environ.get(name)]
-    first = os.pathsep.join([*configuration, f"{jars}/*"])
+    first = os.pathsep.join([*configuration, *class_path(jars)])
     path = f"{first}{os.pathsep}{more}/*" if more else first
     # Classes cannot be archived if the class path begins with folders.
     archived = [] if configuration else class_archive(program, jars, [path, *options], [first, *options])
     short = len(tempfile.gettempdir()) <= _LONGEST
     folder, alive = temporary_folder(tempfile.gettempdir() if short else "/tmp")  # noqa: S108 - it makes one of our own
-    command = [*_SHELL, folder, program, NO_FILES, "-cp", path]
+    command = [*_SHELL, folder, program, NO_FILES, f"@{argument_file(folder, '-cp', path)}"]
     command += [*MODULE_OPTIONS, *options, f"-Djava.io.tmpdir={folder}", *archived, _MAIN]
     # By default, Spark starts `python3` from PATH, which has different packages or none. If the driver has no Python,
     # Spark does not search modules called `pyspark_…` for data sources, which would take two processes.
@@ -163,7 +148,7 @@ def launch(options: Sequence[str], more: Path | None = None, output: int = _STDE
         )
     forks = _forks(address, environment, output)
     hint = "See the output above." if output == _STDERR else "Its last output:"
-    _running.append(_Jvm(process, program, told, forks, hint))
+    _running.append(_Jvm(process, program, told, forks, hint, archived))
 
 
 def _forks(address: str, environment: Mapping[str, str], output: int) -> _Child:
@@ -250,7 +235,15 @@ def end() -> None:
         jvm = _running.pop()
         jvm.process.communicate()
         jvm.leave()
-    _put_in_place()
+    put_in_place()
+
+
+def has_run_a_batch() -> None:
+    """Let later JVMs use the class archive that this process's JVM leaves. Calling this repeatedly is cheap."""
+    for jvm in _running:
+        if jvm.archived:
+            keep(jvm.archived)
+            jvm.archived = ()
 
 
 class _Child(Protocol):
@@ -264,11 +257,12 @@ class _Child(Protocol):
     def kill(self) -> None: ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Jvm:
     """A JVM, and the process that forks its workers. Both run as long as their standard input is open.
 
     `told`: the file to which the JVM writes its port and secret. `hint`: where the JVM's output is.
+    `archived`: its options for the class archive.
     """
 
     process: subprocess.Popen[bytes]
@@ -276,6 +270,7 @@ class _Jvm:
     told: Path
     forks: _Child
     hint: str
+    archived: Sequence[str]
 
     def leave(self) -> None:
         """Let the forking process exit, once all processes that it forked have exited."""
@@ -299,81 +294,3 @@ class _Jvm:
 
 
 _running: list[_Jvm] = []
-
-
-def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Sequence[str]) -> list[str]:
-    """Return the options that make a JVM read or write the class archive; none if there is no cache folder.
-
-    An archive for the options `or_else` is also suitable if this JVM's class path begins with the archive's class path.
-    """
-    archives = [cache() / f"classes-{_identity(program, jars, each)}.jsa" for each in (options, *or_else)]
-    # Users need not know that Java rejected an archive.
-    quiet = ["-Xshare:auto", "-Xlog:cds*=off"]
-    # The folder may be read-only, or another process that starts at the same time may have been faster.
-    with suppress(OSError):
-        cache().mkdir(parents=True, exist_ok=True)
-        _put_in_place()
-    for archive in archives:
-        with suppress(OSError):
-            _unpack(archive)
-        if archive.exists():
-            with suppress(OSError):
-                os.utime(archive)
-            return [*quiet, f"-XX:SharedArchiveFile={archive}"]
-    if os.access(cache(), os.W_OK) and NO_NEW_ARCHIVE not in os.environ:
-        return [*quiet, f"-XX:ArchiveClassesAtExit={archives[0].with_suffix('')}.{uuid4().hex}.part"]
-    return []
-
-
-def pack() -> None:
-    """Compress the cache's archives to a folder in which `class_archive` of the same installation finds them."""
-    import pyarrow as pa  # noqa: PLC0415 -- slow to load, and only for an image
-
-    for archive in cache().glob("classes-*.jsa"):
-        packed = _packed(archive)
-        packed.parent.mkdir(parents=True, exist_ok=True)
-        codec = pa.Codec("zstd", _TIGHTLY)
-        packed.write_bytes(codec.compress(archive.read_bytes(), asbytes=True))
-
-
-def _unpack(archive: Path) -> None:
-    if archive.exists() or not _packed(archive).exists():
-        return
-    import pyarrow as pa  # noqa: PLC0415 -- as above
-
-    # Another process may do the same at the same time.
-    draft = archive.with_name(f"{archive.name}.{uuid4().hex}")
-    try:
-        with pa.input_stream(str(_packed(archive)), compression="zstd") as source, draft.open("wb") as file:
-            shutil.copyfileobj(source, file, _CHUNK)
-        draft.replace(archive)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _packed(archive: Path) -> Path:
-    return installed() / f"{archive.name}.zst"
-
-
-def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
-    """Return a short name for an archive's Java, jars and start options, without job-specific options."""
-    real = Path(program).resolve()
-    folder = jars.stat()
-    same = (option for option in options if not option.startswith(_OF_A_JOB))
-    what = (real, real.stat().st_mtime_ns, jars, folder.st_mtime_ns, *same)
-    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
-
-
-def _put_in_place() -> None:
-    """Give archives that JVMs have written their final names, and remove unused archives. Raises OSError."""
-    for archive in cache().glob("classes-*.jsa"):
-        if time.time() - archive.stat().st_mtime > _UNUSED_SECONDS:
-            archive.unlink()
-    for part in cache().glob("classes-*.part"):
-        with part.open("rb") as file:
-            # Java writes the header last.
-            whole = any(file.read(8))
-        if whole:
-            part.replace(part.with_name(f"{part.name.partition('.')[0]}.jsa"))
-        elif time.time() - part.stat().st_mtime > _GIVEN_UP_SECONDS:
-            part.unlink()

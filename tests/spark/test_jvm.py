@@ -10,7 +10,8 @@ import pytest
 
 from rowkind.cache import NO_NEW_ARCHIVE
 from rowkind.service.machine.jars import java
-from rowkind.service.spark.jvm import MODULE_OPTIONS, class_archive, pack, temporary_folder
+from rowkind.service.spark.java_classes import class_archive, keep, pack
+from rowkind.service.spark.jvm import MODULE_OPTIONS, temporary_folder
 
 JARS = Path(pyspark.__file__).parent / "jars"
 
@@ -38,7 +39,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def part_of(options: list[str]) -> Path:
-    """Return the path at which the JVM must leave an archive."""
+    """Return the path at which the JVM must leave an archive. The JVM counts as one that has run a batch."""
+    keep(options)
     (at,) = (option for option in options if option.startswith("-XX:ArchiveClassesAtExit="))
     return Path(at.partition("=")[2])
 
@@ -65,6 +67,7 @@ def test_jars_behind_sparks_do_with_the_archive_that_is_there(cache: Path) -> No
     program = ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
     environment = {"PATH": os.environ["PATH"], "SPARK_HOME": str(JARS.parent), "SPARK_SCALA_VERSION": "2.13"}
     leaves = class_archive(java(), JARS, [spark])
+    keep(leaves)
     subprocess.run([java(), "-cp", spark, *leaves, *program], env=environment, capture_output=True, check=True)
     takes = class_archive(java(), JARS, [longer], [spark])
     assert Path(takes[-1].partition("=")[2]).parent == cache
@@ -73,11 +76,27 @@ def test_jars_behind_sparks_do_with_the_archive_that_is_there(cache: Path) -> No
     assert "org.apache.spark.launcher.Main source: shared objects file (top)" in done.stdout
 
 
+@pytest.mark.usefixtures("cache")
+def test_an_archive_of_a_jvm_that_ran_no_batch_goes() -> None:
+    """A job that is refused at its first start must not leave an archive with few classes for all later starts."""
+    options = class_archive(java(), JARS, [])
+    left = part_of(options)
+    left.write_bytes(b"head")
+    left.with_suffix(".ran").unlink()
+    assert part_of(class_archive(java(), JARS, [])) != left
+    assert not left.exists()
+    keep(options)
+    left.write_bytes(b"head")
+    assert class_archive(java(), JARS, [])[-1].startswith("-XX:SharedArchiveFile=")
+    assert not left.with_suffix(".ran").exists()
+
+
 def test_an_archive_that_was_never_finished_goes(cache: Path) -> None:
     """A JVM that is killed while it writes would otherwise leave 150 MB."""
     left = part_of(class_archive(java(), JARS, []))
     left.write_bytes(bytes(16))
     os.utime(left, (0, 0))
+    os.utime(left.with_suffix(".ran"), (0, 0))
     class_archive(java(), JARS, [])
     assert not list(cache.iterdir())
 
