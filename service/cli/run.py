@@ -15,7 +15,8 @@ import click
 from rowkind.errors import REFUSED
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
 from rowkind.service.cli.progress_output import LOG_FORM, LogForm, showing_progress, usual
-from rowkind.service.machine.signals import until_a_signal
+from rowkind.service.machine.loading import without_collections
+from rowkind.service.machine.signals import JOB_SECONDS, Signals, until_a_signal
 
 if TYPE_CHECKING:
     from rowkind.service.job.model import Job
@@ -119,10 +120,12 @@ def run(
         options = [] if master is None else ["--master", master]
         _together(path, upgrades=upgrade or on_change == "upgrade", options=options, host=host, port=port, form=form)
         return
-    with until_a_signal() as signals, _loaded(path, dev=dev, stdin=stdin) as job:
+    with until_a_signal() as signals, _loaded(path, signals, dev=dev, stdin=stdin) as job:
         job.check_runnable()
         _begin(job, master)
-        from rowkind.service.run import process  # noqa: PLC0415 -- loaded when it is needed
+        signals.end_within(JOB_SECONDS)
+        with without_collections():
+            from rowkind.service.run import process  # noqa: PLC0415 -- loaded when it is needed
 
         with showing_progress(form or usual()) as watch:
             how = process.RunOptions(
@@ -136,10 +139,11 @@ def run(
 
 
 @contextmanager
-def _loaded(path: Path, *, dev: bool, stdin: bool) -> Iterator[Job]:
-    """Yield the job. With `dev`, it has a broker while the context is active."""
+def _loaded(path: Path, signals: Signals, *, dev: bool, stdin: bool) -> Iterator[Job]:
+    """Yield the job. With `dev`, it has a broker while the context is active, and the process exits in time."""
     job = load_job(path, sys.stdin.read() if stdin else None)
     if dev:
+        signals.end_within(JOB_SECONDS)
         from rowkind.service.dev.serve import with_own_broker  # noqa: PLC0415 -- loaded when it is needed
 
         with with_own_broker(job, Path(".rowkind")) as with_broker:
@@ -154,9 +158,9 @@ def _begin(job: Job, master: str | None) -> None:
     Ends the command with an error if the job sets `memory` and a `master` is given.
     """
     if master is None:
-        from rowkind.service.spark.session import begin  # noqa: PLC0415 -- loaded when it is needed
+        from rowkind.service.spark.early_session import begin  # noqa: PLC0415 -- loaded when it is needed
 
-        begin(job.checkpoint or "", job.budget)
+        begin(job.name, job.parallelism, job.checkpoint or "", job.budget)
     elif job.memory is not None:
         fail(
             "`memory` cannot be combined with --master, because it divides the memory of one machine. Remove it, and "
@@ -197,6 +201,7 @@ def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None
     The number of tasks is the job's `parallelism`, unless --parallelism is given.
     """
     with until_a_signal() as signals:
+        signals.end_within(JOB_SECONDS)
         written = load_job(job_file)
         job = written.model_copy(update={"parallelism": parallelism or written.parallelism})
         job.check_runnable()

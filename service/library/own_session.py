@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.job.model import Job
 from rowkind.service.spark.errors import SparkStartError
-from rowkind.service.spark.session import begin_without_output, session
+from rowkind.service.spark.session import begin_without_output, local_master, session
 
 log = logging.getLogger("rowkind.spark")
 
@@ -43,7 +43,7 @@ def own_session(job: Job) -> SparkSession:
         try:
             return session(
                 job.name,
-                master=f"local[{job.parallelism},4]",
+                master=local_master(job.parallelism),
                 parallelism=job.parallelism,
                 checkpoint=job.checkpoint or "",
                 budget=job.budget,

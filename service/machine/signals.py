@@ -41,9 +41,11 @@ class AskedToStop:
 
 @contextmanager
 def until_a_signal() -> Iterator[Signals]:
-    """Yield the signals of a job's process. After a signal, the process exits in time and without an error."""
+    """Yield the signals of a job's process. After a signal, the process exits without an error.
+
+    The caller calls `Signals.end_within` before its main thread waits for a server.
+    """
     with Signals() as signals:
-        signals.end_within(JOB_SECONDS)
         try:
             yield signals
         except (KeyboardInterrupt, Exception) as error:
@@ -61,10 +63,12 @@ class Signals(AskedToStop):
     """The number of stop signals received. As a context manager, it restores the previous handlers at the end."""
 
     _NUMBERS = (signal.SIGTERM, signal.SIGINT)
+    _guarded = False
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
         self.listen()
+        os.register_at_fork(after_in_child=self._forget)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,12 +84,15 @@ class Signals(AskedToStop):
         """Ensure that the process exits within `seconds` of the first signal, whatever its main thread does.
 
         The main thread may be in a library call that returns only when a server has answered. Meanwhile the operating
-        system reports signals through a socket (`signal.set_wakeup_fd`).
+        system reports signals through a socket (`signal.set_wakeup_fd`). Another thread
+        waits for them, after which this process cannot fork (`service.processes.forks`). A second call changes nothing.
         """
+        if self._guarded:
+            return
+        self._guarded = True
         heard, tells = socket.socketpair()
         tells.setblocking(False)
         signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=self._forget)
         threading.Thread(target=self._guard, args=(heard, tells, seconds), name="signals", daemon=True).start()
 
     def _forget(self) -> None:

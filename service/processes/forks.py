@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import array
 import ctypes
-import gc
 import os
 import random
 import runpy
@@ -37,6 +36,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, NoReturn
 
+from rowkind.service.machine.loading import without_collections
 from rowkind.service.machine.threads import ONE_THREAD, threads
 from rowkind.service.processes.worker_daemon import LOADED
 
@@ -87,7 +87,8 @@ def fork(address: str, output: int) -> Forked | None:
         listener = _listening(address)
     except OSError:
         return None
-    _load()
+    with without_collections():
+        _load()
     if threads() != 1:
         listener.close()
         Path(address).unlink(missing_ok=True)
@@ -128,7 +129,8 @@ def main(address: str) -> None:
     except OSError:
         # The JVM has already exited, and its folder was removed.
         return
-    _load()
+    with without_collections():
+        _load()
     if threads() == 1:
         _serve(listener)
 
@@ -154,8 +156,6 @@ def _listening(address: str) -> socket.socket:
 def _serve(listener: socket.socket) -> None:
     # As in every process that Spark starts, because a batch's processes must run until the batch is finished.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    gc.collect()
-    gc.freeze()
     with listener, selectors.DefaultSelector() as ready:
         ready.register(listener, selectors.EVENT_READ)
         ready.register(sys.stdin, selectors.EVENT_READ)

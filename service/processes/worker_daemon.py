@@ -8,7 +8,6 @@ other threads anyway, pyspark's own daemon runs instead, and its workers load ev
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -18,10 +17,12 @@ from importlib import import_module
 from socket import socket
 from typing import Any
 
+from rowkind.service.machine.loading import without_collections
 from rowkind.service.machine.threads import ONE_THREAD, threads
 
 # pyspark's worker itself imports pandas.
 LOADED = (
+    "duckdb",
     "pandas",
     "pyspark.worker",
     "rowkind.service.query.source",
@@ -37,12 +38,11 @@ def main() -> None:
     os.environ |= ONE_THREAD
     # SIGTERM is blocked, not ignored, because pyspark's daemon installs handlers for itself and for its workers.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    for name in LOADED:
-        import_module(name)
+    with without_collections():
+        for name in LOADED:
+            import_module(name)
     if threads() != 1:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606 -- Spark's own
-    gc.collect()
-    gc.freeze()
     producer_process = import_module("rowkind.service.kafka.producer_process")
     # If the socket's folder cannot be used, the first task that writes reports the error.
     with suppress(producer_process.WriterLostError):

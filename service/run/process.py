@@ -25,9 +25,10 @@ from rowkind.service.processes import executors
 from rowkind.service.query.topics import PlannedQueries
 from rowkind.service.run.lifecycle import Life, Rebuild, beginning
 from rowkind.service.run.supervisor import patience
+from rowkind.service.spark import early_session
 from rowkind.service.spark.errors import SparkLostError
 from rowkind.service.spark.jvm import java_version
-from rowkind.service.spark.session import is_local, session, stopping
+from rowkind.service.spark.session import is_local, local_master, session, stopping
 from rowkind.service.web.http import serving
 from rowkind.service.web.job_pages import JobPages
 from rowkind.version import version
@@ -90,9 +91,9 @@ def _in_sessions(life: Life, signals: Signals, options: RunOptions, announce: Ca
     job, master, rebuild = life.job, options.master, options.rebuild
     cluster = master is not None and not is_local(master)
     while True:
-        spark = session(
+        spark = early_session.take() or session(
             job.name,
-            master=master or f"local[{job.parallelism},4]",
+            master=master or local_master(job.parallelism),
             parallelism=job.parallelism,
             checkpoint=life.checkpoint,
             budget=job.budget,

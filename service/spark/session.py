@@ -34,7 +34,7 @@ from rowkind.service.python.code import Code
 from rowkind.service.spark import kubernetes, s3
 from rowkind.service.spark.console_filter import quiet_stderr, relayed
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
-from rowkind.service.spark.jvm import drop_ended, ended, gateway, launch, python
+from rowkind.service.spark.jvm import drop_ended, ended, gateway, launch, launched, python
 from rowkind.service.spark.warm import warm_up
 
 _STATE_STORE = "spark.sql.streaming.stateStore"
@@ -95,8 +95,13 @@ _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 """
 
 
-def begin(checkpoint: str, budget: Budget = _USUAL) -> None:
-    """Start the JVM of a local session early, so that it starts while the caller does other work.
+def local_master(parallelism: int) -> str:
+    """Return the master of a job that runs in this process and one JVM. A failed task is attempted four times."""
+    return f"local[{parallelism},4]"
+
+
+def launch_jvm(checkpoint: str, budget: Budget = _USUAL) -> None:
+    """Start the JVM of a local session without waiting for it. This process can fork while it has one thread.
 
     Raises SparkStartError or DownloadError.
     """
@@ -150,7 +155,9 @@ def session(
     program = java()
     _check_reachable(master, checkpoint)
     try:
-        with quiet_stderr(), gateway(_local_options(budget), jars) if local else nullcontext():
+        # The output of a JVM that was launched before is already filtered.
+        quiet = nullcontext() if local and launched() else quiet_stderr()
+        with quiet, gateway(_local_options(budget), jars) if local else nullcontext():
             spark = _started(name, master, settings)
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None

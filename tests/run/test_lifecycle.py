@@ -10,6 +10,7 @@ import pytest
 from rowkind.service.dev.broker import Broker
 from rowkind.service.machine.ports import free_port
 from tests.kafka.sinks import committed
+from tests.processes import command, descendants
 from tests.run.process import Rowkind, get, until
 from tests.run.shop import Shop
 
@@ -47,6 +48,17 @@ def test_a_record_that_may_not_be_tolerated_stops_the_job_with_its_place(shop: S
     assert "Traceback" not in ended.error
     assert len(ended.said) < 25
     assert not committed({"bootstrap.servers": shop.servers}, shop.topic("dead-letters"))
+
+
+def test_sparks_python_processes_are_forked_from_the_command(shop: Shop) -> None:
+    """The command loads all modules while it has one thread; otherwise each module would be loaded twice."""
+    with run(shop, shop.job({"liked": LIKED})) as job:
+        assert job.port
+        [forks] = [pid for pid in descendants(job.pid) if b"-m\0rowkind.service.processes.forks\0" in command(pid)]
+        # A separate program would have the path of Python, as the command itself has.
+        assert command(forks).split(b"\0")[0] == b"python"
+        job.terminate()
+        assert job.ended(SLOW).code == 0
 
 
 def test_a_job_whose_records_are_no_rows_says_so_and_stops_where_it_should(shop: Shop) -> None:
