@@ -40,7 +40,7 @@ class KafkaSource(DataSource):
         """Return the format name."""
         return SOURCE
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Return the columns that the rows of every edge have."""
         return EDGE_SCHEMA
 

@@ -8,13 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EDGE_SCHEMA = "shard int, level int, block binary, now long"
+EDGE_SCHEMA = StructType(
+    [
+        StructField("shard", IntegerType()),
+        StructField("level", IntegerType()),
+        StructField("block", BinaryType()),
+        StructField("now", LongType()),
+    ]
+)
 """The columns of every edge: the label of the block's shard, the block's level, the block, and the batch time in ms.
 
-The time is planned with the batch (`service.kafka.offsets`) and sent with its rows, so a replay has the same time.
+The time is planned with the batch (`service.kafka.offsets`) and sent with its rows, so a replay has the same time. The
+types are not written as text, because Spark would load its parser of SQL for them.
 """
 
 
