@@ -16,7 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.arrangement.entries import Entries
-from rowkind.operators.arrangement.segment_format import FORMAT, from_blob, place_of_blob, to_blob, view_of_blob
+from rowkind.operators.arrangement.segment_format import (
+    FORMAT,
+    READABLE,
+    from_blob,
+    place_of_blob,
+    to_blob,
+    view_of_blob,
+)
 from rowkind.operators.arrangement.store import digest
 from rowkind.operators.columns.changes import Indices, Int64s, Uint64s
 from rowkind.operators.columns.grouping import equal_bytes, members
@@ -52,7 +59,7 @@ class Segment:
         Raises `StateFormatUnknown` or `StateCorrupted`.
         """
         header = blob.slice(0, min(len(FORMAT), blob.size)).to_pybytes()
-        if header != FORMAT:
+        if header not in READABLE:
             raise StateFormatUnknown(arrangement, name, header.decode("ascii", "replace"), FORMAT.decode())
         try:
             return cls(blob)

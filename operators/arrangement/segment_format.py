@@ -36,6 +36,9 @@ from rowkind.operators.columns.hashing import LONGEST, hash64
 _OF_KEY = ["of key"]
 
 FORMAT = b"rowkind segment 3\n"
+READABLE = (b"rowkind segment 2\n", FORMAT)
+"""The formats that can be read, with names of equal length. In the older one, hashes are always stored."""
+
 _ALIGN = 64
 _OFFSETS_AT_LEAST = 1 << 16
 
@@ -83,7 +86,7 @@ class _Header:
 
 
 def from_blob(blob: pa.Buffer) -> Entries:
-    """Return the entries in a blob that begins with `FORMAT`, as views. Raises `ValueError` if the blob is damaged."""
+    """Return the entries in a blob of a format in `READABLE`, as views. Raises `ValueError` if the blob is damaged."""
     header = _header_of(blob)
     octets = np.frombuffer(blob, np.uint8)
     columns: dict[str, Any] = {}
