@@ -23,7 +23,7 @@ from tests.bench.plot import Panel, chart
 _PAGE = Path("docs/explanation/scaling.md")
 _PICTURE = _PAGE.with_name("intervals.svg")
 _QUERY = "inner join"
-_INTERVALS = (0, 250, 500, 1000, 2000)
+_INTERVALS = (0, 500, 1000, 2000)
 """Milliseconds; 0 if the setting is omitted."""
 
 
