@@ -84,8 +84,8 @@ class Signals(AskedToStop):
         """Ensure that the process exits within `seconds` of the first signal, whatever its main thread does.
 
         The main thread may be in a library call that returns only when a server has answered. Meanwhile the operating
-        system reports signals through a socket (`signal.set_wakeup_fd`). Another thread
-        waits for them, after which this process cannot fork (`service.processes.forks`). A second call changes nothing.
+        system reports signals through a socket (`signal.set_wakeup_fd`). Another thread waits for them, so this process
+        cannot fork afterwards (`service.processes.forks`). A second call changes nothing.
         """
         if self._guarded:
             return
