@@ -32,7 +32,8 @@ def load(folder: Path, name: str, prepare: Callable[[ctypes.CDLL], bool]) -> cty
 
 
 def address(array: Any) -> ctypes.c_void_p:
-    """Return the address of a NumPy array. The array lives as long as the address."""
+    """Return the address of a NumPy array without gaps. The array lives as long as the address."""
+    assert array.flags.c_contiguous, "the library takes arrays without gaps"
     found = ctypes.c_void_p(array.ctypes.data)
     found.array = array  # type: ignore[attr-defined]
     return found

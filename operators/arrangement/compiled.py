@@ -42,7 +42,7 @@ def view_of(entries: Entries) -> tuple[ColumnsView, Any]:
         elif len(column) and column.strides[0] == 0:
             numbers += [0, signed(int(column[0]))]
         else:
-            array = np.ascontiguousarray(column)
+            array = np.ascontiguousarray(column, dtype)
             numbers += [array.ctypes.data, 0]
             kept.append(array)
     return np.array(numbers, np.int64), kept
@@ -80,7 +80,9 @@ class Intervals:
     @property
     def addresses(self) -> tuple[ctypes.c_void_p, ...]:
         """The arguments of the library."""
-        return tuple(map(address, (self.first, self.stop, self.low, self.high)))
+        ranges = (np.ascontiguousarray(each, np.int64) for each in (self.first, self.stop))
+        places = (np.ascontiguousarray(each, np.uint64) for each in (self.low, self.high))
+        return tuple(map(address, (*ranges, *places)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Reached:
     @cached_property
     def addresses(self) -> tuple[ctypes.c_void_p, ...]:
         """The arguments of the library."""
-        return tuple(map(address, (self.low, self.place, self.seq, self.missing)))
+        return tuple(map(address, (np.ascontiguousarray(self.low), self.place, self.seq, self.missing)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def lookup(
             address(table),
             ctypes.c_int64(len(views)),
             *intervals.addresses,
-            None if intervals.last is None else address(intervals.last),
+            None if intervals.last is None else address(np.ascontiguousarray(intervals.last)),
             address(spots),
             ctypes.c_int64(room),
         )

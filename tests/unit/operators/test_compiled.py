@@ -210,6 +210,8 @@ def test_many_rows_in_one_interval_are_found() -> None:
     assert len(found) > 1000
     with numpy_only():
         assert rows_of(found) == rows_of(Arrangement(store, spec, 5).lookup(asked))
+    bounds = np.column_stack([asked & UPPER, asked | ~UPPER])
+    assert rows_of(Arrangement(store, spec, 5).between(bounds[:, 0], bounds[:, 1])) == rows_of(found)
 
 
 def test_a_view_keeps_what_it_describes() -> None:
