@@ -96,10 +96,14 @@ class Signals(AskedToStop):
         threading.Thread(target=self._guard, args=(heard, tells, seconds), name="signals", daemon=True).start()
 
     def _forget(self) -> None:
-        """Restore the previous handlers in a forked process, because its signals are not meant for its parent."""
+        """Restore the previous handlers in a forked process, because its signals are not meant for its parent.
+
+        This method also runs in processes that a forked process forks. What that process does with a signal stays.
+        """
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, handler)
 
     def _guard(self, heard: socket.socket, _tells: socket.socket, seconds: float) -> None:
         while (number := heard.recv(1)) and number[0] not in self._NUMBERS:

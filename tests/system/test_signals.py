@@ -79,3 +79,26 @@ def test_an_error_that_no_signal_made() -> None:
     """An error without a signal is raised unchanged."""
     with pytest.raises(TypeError, match="a fault"), until_a_signal():
         raise TypeError("a fault")
+
+
+FORKS = """
+import os, signal
+from rowkind.service.machine.signals import Signals
+with Signals():
+    if not os.fork():
+        # As after any fork, the signals of the parent do not concern the child.
+        print(signal.getsignal(signal.SIGTERM).name, flush=True)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if not os.fork():
+            print(signal.getsignal(signal.SIGTERM).name, flush=True)
+            os._exit(0)
+        os.wait()
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_what_a_forked_process_does_with_a_signal_stays() -> None:
+    """Spark's processes are forked from one that ignores SIGTERM, so that a batch ends even if all get the signal."""
+    done = subprocess.run([sys.executable, "-c", FORKS], text=True, capture_output=True, check=True)
+    assert done.stdout.split() == ["SIG_DFL", "SIG_IGN"]
