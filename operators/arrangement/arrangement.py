@@ -23,7 +23,6 @@ retraction may reduce the weight without cancelling the entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -180,16 +179,13 @@ class Arrangement:
         """
         runs = self._manifest.runs
         reach = reach_of_first(self.whole(firsts), enough, runs, self._segment_store, come)
-        infos, first, stop = self._concerned(reach.firsts, reach.place)
-        views = [self._segment_store.open(info).view for info in infos]
-        intervals = compiled.Intervals(reach.firsts, reach.place, first, stop, reach.seq)
         held = less.filter(reach.holds(less))
-        found = compiled.lookup(views, intervals, self._rules, less=(self._turned(held), np.arange(len(held))))
+        found = self._compiled(reach.firsts, reach.place, last=reach.seq, less=(held, np.arange(len(held))))
         if found is None:
             entries = Entries.concat([*map(self._turned, read(reach, runs, self._segment_store)), held])
             live, rows = self._live(entries), len(entries)
         else:
-            live, rows = self._summed(found.live) if found.negative and self._spec.counts else found.live, found.read
+            live, rows = found.live, found.read
         needed = (1 + compaction.MOST_GARBAGE) * len(live) + 2 * len(less)
         self._read_in_vain += max(0, rows - needed)
         return live, reach
@@ -330,17 +326,38 @@ class Arrangement:
         `less`: entries, and the indices of those that are treated as stored. If `payload` is given, only rows with one
         of these payloads are returned.
         """
+        found = self._compiled(low, high, less=less, payload=payload)
+        if found is not None:
+            return found.live
+        entries = self._gather(low, high, payload)
+        return self._live(entries if less is None else Entries.concat([entries, less[0].take(less[1])]))
+
+    def _compiled(
+        self,
+        low: Uint64s,
+        high: Uint64s,
+        *,
+        last: Int64s | None = None,
+        less: tuple[Entries, Indices] | None = None,
+        payload: pa.BinaryArray | None = None,
+    ) -> compiled.Found | None:
+        """Return what the compiled library finds in the intervals, or None. The arguments are those of `_live_at`.
+
+        `last`: the greatest stored seq of rows at the last place of each interval.
+        """
         infos, first, stop = self._concerned(low, high)
         views = [self._segment_store.open(info).view for info in infos]
         stored = None if less is None else (self._turned(less[0]), less[1])
-        intervals = compiled.Intervals(low, high, first, stop)
+        intervals = compiled.Intervals(low, high, first, stop, last)
         found = compiled.lookup(views, intervals, self._rules, less=stored, payloads=payload)
         if found is None:
-            entries = self._gather(low, high, payload)
-            return self._live(entries if less is None else Entries.concat([entries, less[0].take(less[1])]))
+            return None
+        live = found.live
         if self._spec.replaces:
-            return replace(found.live, place=found.live.place & UPPER)
-        return self._summed(found.live) if found.negative and self._spec.counts else found.live
+            live = replace(live, place=live.place & UPPER)
+        elif found.negative and self._spec.counts:
+            live = self._summed(live)
+        return replace(found, live=live)
 
     def _gather(self, low: Uint64s, high: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
         """Return the entries of all runs with places in the given closed intervals.
@@ -349,9 +366,9 @@ class Arrangement:
         returned.
         """
         found = []
-        for info, first, stop in self._touched(low, high):
-            segment = self._segment_store.open(info)
-            rows = segment.find(low[first:stop], high[first:stop])
+        for info, *part in zip(*self._concerned(low, high), strict=True):
+            segment, of = self._segment_store.open(info), slice(*part)
+            rows = segment.find(low[of], high[of])
             if payload is not None and len(rows):
                 rows = rows[to_mask(pc.is_in(_taken(segment.entries.payload, rows), value_set=payload))]
             if len(rows):
@@ -359,11 +376,6 @@ class Arrangement:
         if self._spec.replaces:
             return last_write.rows_at(found)
         return self._turned(Entries.concat([segment.entries.take(rows) for segment, rows in found]))
-
-    def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
-        """Yield each segment that may have entries in the intervals, and the index range of the intervals concerned."""
-        infos, first, stop = self._concerned(low, high)
-        yield from zip(infos, first.tolist(), stop.tolist(), strict=True)
 
     def _concerned(self, low: Uint64s, high: Uint64s) -> tuple[list[SegmentInfo], Indices, Indices]:
         """Return the segments that may have entries in the intervals, and the range of the intervals of each."""

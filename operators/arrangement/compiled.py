@@ -139,10 +139,11 @@ def lookup(
     kernels = library.kernels()
     if kernels is None:
         return None
-    all_views, of_less = list(views), (None, []) if less is None else view_of(less[0])
-    if of_less[0] is not None:
-        all_views.append(of_less[0])
-    table = np.concatenate(all_views) if all_views else np.empty(0, np.int64)
+    parts, _kept = list(views), None
+    if less is not None:
+        of_less, _kept = view_of(less[0])
+        parts.append(of_less)
+    table = np.concatenate(parts) if parts else np.empty(0, np.int64)
     more = 0 if less is None else len(less[1])
     room = 2 * int((intervals.stop - intervals.first).sum()) + 64
     while True:
@@ -272,28 +273,27 @@ def _copied(kernels: ctypes.CDLL, table: Int64s, spots: Any, weight: Int64s, siz
     return Entries(place, hash_, key, sub_key, payload, weight, written_at, seq, mark)
 
 
-def shape(entries: Entries) -> Int64s | None:
+def shape(view: ColumnsView) -> Int64s | None:
     """Return how a segment's columns can be stored: 6 numbers for the columns of numbers, then 2 for each of bytes.
 
     The former are 1 if all rows have the same value. The latter are the width of all values, or -1, and their size.
+    There must be a row.
     """
     kernels = library.kernels()
     if kernels is None:
         return None
     result = np.empty(12, np.int64)
-    view, _kept = view_of(entries)
     kernels.rk_shape(address(view), address(result))
     return result
 
 
-def store(entries: Entries, blob: pa.Buffer, places: Sequence[int]) -> None:
+def store(view: ColumnsView, blob: pa.Buffer, places: Sequence[int]) -> None:
     """Write the parts of a segment's columns to their places in a blob, and zeros between them.
 
     `places`: those of the numbers, then of the validity bits, offsets and data of each column of bytes; 0 for none.
     """
     kernels = library.kernels()
     assert kernels is not None
-    view, _kept = view_of(entries)
     kernels.rk_store(
         address(view), ctypes.c_void_p(blob.address), ctypes.c_int64(blob.size), address(np.array(places, np.int64))
     )

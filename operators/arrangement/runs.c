@@ -135,12 +135,6 @@ static int64_t row_after(const view *of, int64_t at, uint64_t place) {
     return place == UINT64_MAX ? of->rows : row_from(of, at, place + 1);
 }
 
-static uint64_t hash_of(const char *data, int64_t size) {
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (int64_t i = 0; i < size; i++) hash = (hash ^ (uint8_t)data[i]) * 0x100000001B3u;
-    return hash ^ hash >> 32;
-}
-
 /* Keep the rows whose payload is one of `count_of` texts, in their order. Return their number, or NO_MEMORY. */
 int64_t rk_among(const view *views, spot *spots, int64_t count, const bytes *texts, int64_t count_of) {
     int64_t left = 0, size, slots = 16;
@@ -150,14 +144,14 @@ int64_t rk_among(const view *views, spot *spots, int64_t count, const bytes *tex
     for (int64_t slot = 0; slot < slots; slot++) table[slot] = -1;
     for (int64_t i = 0; i < count_of; i++) {
         const char *value = text(texts, i, &size);
-        uint64_t slot = hash_of(value, size);
+        uint64_t slot = rk_xxh64((const uint8_t *)value, (uint64_t)size);
         while (table[slot & (uint64_t)(slots - 1)] >= 0) slot++;
         table[slot & (uint64_t)(slots - 1)] = i;
     }
     for (int64_t i = 0; i < count; i++) {
         const bytes *payload = &views[spots[i].view].text[PAYLOAD];
         const char *value = text(payload, spots[i].row, &size);
-        for (uint64_t slot = hash_of(value, size);; slot++) {
+        for (uint64_t slot = rk_xxh64((const uint8_t *)value, (uint64_t)size);; slot++) {
             int64_t of = table[slot & (uint64_t)(slots - 1)];
             if (of < 0) break;
             if (same_text(payload, spots[i].row, texts, of)) {

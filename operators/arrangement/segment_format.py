@@ -47,9 +47,11 @@ SegmentPart = np.ndarray[Any, np.dtype[Any]]
 
 def to_blob(entries: Entries) -> pa.Buffer:
     """Serialize the entries as a blob."""
-    shape = compiled.shape(entries) if len(entries) else None
-    if shape is not None:
-        return _stored(entries, shape.tolist())
+    if len(entries):
+        view, _kept = compiled.view_of(entries)
+        shape = compiled.shape(view)
+        if shape is not None:
+            return _stored(entries, view, shape.tolist())
     forms, parts = list[Any](), list[SegmentPart]()
     for name, column in zip(COLUMNS, entries.columns, strict=True):
         if name == "hash" and _is_of_key(entries):
@@ -124,7 +126,7 @@ def _outline(rows: int, forms: list[Any]) -> tuple[bytes, list[int], int]:
     return header, places, places[-1] + sizes[-1] if places else len(header)
 
 
-def _stored(entries: Entries, shape: list[int]) -> pa.Buffer:
+def _stored(entries: Entries, view: Int64s, shape: list[int]) -> pa.Buffer:
     """Serialize the entries with the compiled library."""
     rows, same, widths = len(entries), iter(shape[:6]), iter(shape[6:])
     forms = list[Any]()
@@ -150,7 +152,7 @@ def _stored(entries: Entries, shape: list[int]) -> pa.Buffer:
         else:
             known = of_column.pop(0) if column.null_count else 0
             texts += [known, of_column.pop(0) if form[0] == "offsets" else 0, *of_column]
-    compiled.store(entries, blob, [*numbers, *texts])
+    compiled.store(view, blob, [*numbers, *texts])
     np.frombuffer(blob, np.uint8)[: len(header)] = np.frombuffer(header, np.uint8)
     return blob
 

@@ -19,10 +19,11 @@ from rowkind.operators.columns.sorting import order_of
 def consolidate(*parts: Entries) -> Entries:
     """Add up equal entries of all parts, and return the entries with nonzero weight in order of (place, seq)."""
     parts = tuple(part for part in parts if len(part))
-    if len(parts) > 1 or (parts and not _is_in_order(parts[0].place, parts[0].seq)):
-        found = compiled.consolidate(parts)
-        if found is not None:
-            return found
+    if len(parts) == 1 and _is_in_order(parts[0].place, parts[0].seq):
+        return parts[0].filter(parts[0].weight != 0)
+    found = compiled.consolidate(parts) if parts else None
+    if found is not None:
+        return found
     entries = Entries.concat(parts)
     if _is_in_order(entries.place, entries.seq):
         return entries.filter(entries.weight != 0)

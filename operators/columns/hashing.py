@@ -103,7 +103,7 @@ def _by_the_library(function: str, values: pa.BinaryArray) -> Uint64s | None:
     _, ends, data = values.buffers()
     result = np.empty(len(values), np.uint64)
     if len(values):
-        kernels[function](
+        getattr(kernels, function)(
             ctypes.c_void_p(data.address if data is not None else None),
             ctypes.c_void_p(ends.address + 4 * values.offset),
             ctypes.c_int64(len(values)),
