@@ -193,17 +193,16 @@ def produce(
     library = _library()
     if library is None:
         return False
-    kept: list[Any] = []
     name, word, of = (None, None, None) if header is None else (header[0].encode(), binary(header[1]), header[2])
     error = ctypes.c_int()
     row, count = 0, len(values)
     arguments = (
-        ctypes.byref(_strings(values, kept)),
-        ctypes.byref(_strings(keys, kept)),
-        None if partitions is None else _address(np.ascontiguousarray(partitions, np.int32), kept),
+        ctypes.byref(_strings(values)),
+        ctypes.byref(_strings(keys)),
+        None if partitions is None else native.address(np.ascontiguousarray(partitions, np.int32)),
         name,
-        None if of is None else _address(np.ascontiguousarray(of, np.int8), kept),
-        ctypes.byref(_strings(word, kept)),
+        None if of is None else native.address(np.ascontiguousarray(of, np.int8)),
+        ctypes.byref(_strings(word)),
     )
     while row < count:
         row = library.rk_produce(
@@ -221,14 +220,11 @@ def produce(
     return True
 
 
-def _strings(array: pa.BinaryArray | None, kept: list[Any]) -> _Strings:
+def _strings(array: pa.BinaryArray | None) -> _Strings:
+    """Return the addresses of an array's parts, which live as long as the result."""
     if array is None:
         return _Strings()
-    known = _address(validity(array), kept) if array.null_count else None
-    return _Strings(_address(offsets_of(array), kept), _address(data_of(array), kept), known)
-
-
-def _address(values: npt.NDArray[Any], kept: list[Any]) -> ctypes.c_void_p:
-    """Return the address of an array, which `kept` keeps alive."""
-    kept.append(values)
-    return ctypes.c_void_p(values.ctypes.data)
+    parts = [offsets_of(array), data_of(array), *([validity(array)] if array.null_count else [])]
+    strings = _Strings(*map(native.address, parts))
+    strings.parts = parts
+    return strings
