@@ -370,7 +370,7 @@ class Arrangement:
             segment, of = self._segment_store.open(info), slice(*part)
             rows = segment.find(low[of], high[of])
             if payload is not None and len(rows):
-                rows = rows[to_mask(pc.is_in(_taken(segment.entries.payload, rows), value_set=payload))]
+                rows = rows[to_mask(pc.is_in(segment.entries.payload.take(pa.array(rows)), value_set=payload))]
             if len(rows):
                 found.append((segment, rows))
         if self._spec.replaces:
@@ -393,9 +393,3 @@ class Arrangement:
         if self._expired_until is not None:
             entries = entries.filter(entries.written_at > self._expired_until)
         return self._summed(entries) if (entries.weight < 0).any() else entries
-
-
-def _taken(values: pa.BinaryArray, rows: Indices) -> pa.BinaryArray:
-    """Return the values at `rows`, which must ascend. If the rows are contiguous, the result is a view."""
-    first, count = int(rows[0]), len(rows)
-    return values.slice(first, count) if int(rows[-1]) - first == count - 1 else values.take(pa.array(rows))
